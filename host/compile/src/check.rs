@@ -4,12 +4,12 @@
 mod memory;
 mod sizes;
 
-use saggar_tensor::Interrupt;
+use saggar_tensor::InterruptCheck;
 
 use crate::error::CompileError;
-use crate::expr::{Expr, Instruction, Register, View};
-use crate::program::{Body, Program};
-use crate::target::Target;
+use crate::expr::{AffineView, Instruction, Register, ScalarExpr};
+use crate::program::{KernelBody, Program};
+use crate::target::CompileTarget;
 use memory::SlabCheck;
 
 /// Checks every promise of [`crate::program`] that can be checked without running it: values in range and within the target's
@@ -17,57 +17,59 @@ use memory::SlabCheck;
 ///
 /// # Errors
 /// `Internal`, naming the first kernel that breaks one; `Interrupted`.
-pub fn check(program: &Program, target: &Target, interrupt: &Interrupt<'_>) -> Result<(), CompileError> {
+pub fn check(program: &Program, target: &CompileTarget, interrupt: &InterruptCheck<'_>) -> Result<(), CompileError> {
     let internal = |place: String, what| CompileError::Internal { pass: "check", place, what };
     let mut memory = SlabCheck::new(program, target).map_err(|what| internal("the memory plan".to_owned(), what))?;
     for (at, kernel) in program.kernels.iter().enumerate() {
         interrupt.check()?;
         let place = || format!("kernel {at} ({})", kernel.label);
-        body(program, target, &kernel.body).map_err(|what| internal(place(), what))?;
-        memory.run(&kernel.body).map_err(|what| internal(place(), what))?;
+        check_body(program, target, &kernel.body).map_err(|what| internal(place(), what))?;
+        memory.check_kernel(&kernel.body).map_err(|what| internal(place(), what))?;
     }
-    memory.finish().map_err(|what| internal("the last kernel".to_owned(), what))
+    memory.check_outputs_written().map_err(|what| internal("the last kernel".to_owned(), what))
 }
 
 /// What is broken, if something is.
-type Checked = Result<(), &'static str>;
+type CheckResult = Result<(), &'static str>;
 
-fn ensure(holds: bool, what: &'static str) -> Checked {
+fn ensure(holds: bool, what: &'static str) -> CheckResult {
     if holds { Ok(()) } else { Err(what) }
 }
 
-fn body(program: &Program, target: &Target, body: &Body) -> Checked {
+fn check_body(program: &Program, target: &CompileTarget, body: &KernelBody) -> CheckResult {
     let values = program.values.len();
-    let touched = body.reads().into_iter().chain(body.writes());
+    let touched = body.read_values().into_iter().chain(body.written_values());
     ensure(touched.into_iter().all(|value| value.index() < values), "every value is in the program's table")?;
-    ensure(body.values() <= target.values_max(body), "a kernel touches no more values than the target allows")?;
-    sizes::check(program, body)?;
+    ensure(body.value_count() <= target.values_max(body), "a kernel touches no more values than the target allows")?;
+    sizes::check_sizes(program, body)?;
     match body {
-        Body::Map { dims, expr: map, .. } => expr(program, map, dims, 0),
-        Body::Fold { outer, inner, prologue, epilogue, .. } => {
+        KernelBody::Map { dims, expr: map, .. } => check_expr(program, map, dims, 0),
+        KernelBody::Fold { outer, inner, prologue, epilogue, .. } => {
             let dims: Vec<usize> = outer.iter().chain(inner).copied().collect();
-            expr(program, prologue, &dims, 0)?;
-            expr(program, &epilogue.expr, outer, 0)
+            check_expr(program, prologue, &dims, 0)?;
+            check_expr(program, &epilogue.expr, outer, 0)
         }
-        Body::MatMul { sizes: [batch, m, n, _], epilogue, .. } => expr(program, &epilogue.expr, &[*batch, *m, *n], 0),
-        Body::Conv2d { result, epilogue, .. } => expr(program, &epilogue.expr, result, 0),
-        Body::Chain { dims, products, link, results, epilogue, .. } => {
-            expr(program, link, dims, products.len())?;
-            expr(program, &epilogue.expr, results, 0)
+        KernelBody::MatMul { sizes: [batch, m, n, _], epilogue, .. } => {
+            check_expr(program, &epilogue.expr, &[*batch, *m, *n], 0)
         }
-        Body::ArgFold { .. }
-        | Body::Conv2dInputGrad { .. }
-        | Body::Conv2dFilterGrad { .. }
-        | Body::Pool2d { .. }
-        | Body::MaxPool2dGrad { .. }
-        | Body::SumPool2dGrad { .. }
-        | Body::Gather { .. }
-        | Body::Scatter { .. } => Ok(()),
+        KernelBody::Conv2d { result, epilogue, .. } => check_expr(program, &epilogue.expr, result, 0),
+        KernelBody::Chain { dims, products, link, results, epilogue, .. } => {
+            check_expr(program, link, dims, products.len())?;
+            check_expr(program, &epilogue.expr, results, 0)
+        }
+        KernelBody::ArgFold { .. }
+        | KernelBody::Conv2dInputGrad { .. }
+        | KernelBody::Conv2dFilterGrad { .. }
+        | KernelBody::Pool2d { .. }
+        | KernelBody::MaxPool2dGrad { .. }
+        | KernelBody::SumPool2dGrad { .. }
+        | KernelBody::Gather { .. }
+        | KernelBody::Scatter { .. } => Ok(()),
     }
 }
 
 /// Checks an expression over `dims`.
-fn expr(program: &Program, expr: &Expr, dims: &[usize], products: usize) -> Checked {
+fn check_expr(program: &Program, expr: &ScalarExpr, dims: &[usize], products: usize) -> CheckResult {
     for (at, (instruction, _)) in expr.instructions.iter().enumerate() {
         let earlier = |registers: &[Register]| {
             let are = registers.iter().all(|register| (register.0 as usize) < at);
@@ -77,14 +79,14 @@ fn expr(program: &Program, expr: &Expr, dims: &[usize], products: usize) -> Chec
             Instruction::Load { value, view, fill } => {
                 let elements = program.values[value.index()].descriptor.shape.elements();
                 ensure(fill.is_some() != view.bounds.is_empty(), "what has bounds has a fill")?;
-                within(view, dims, Some(elements))?;
+                check_view_bounds(view, dims, Some(elements))?;
             }
             Instruction::Random { key, view, .. } => {
                 let elements = program.values[key.index()].descriptor.shape.elements();
                 ensure(elements == 4, "a key has four elements")?;
-                within(view, dims, Some(usize::MAX))?;
+                check_view_bounds(view, dims, Some(usize::MAX))?;
             }
-            Instruction::Index(view) => within(view, dims, None)?,
+            Instruction::Index(view) => check_view_bounds(view, dims, None)?,
             Instruction::Product(number) => ensure((*number as usize) < products, "a product is one of the chain's")?,
             Instruction::Unary(_, a) => earlier(&[*a])?,
             Instruction::Binary(_, a, b) => earlier(&[*a, *b])?,
@@ -96,7 +98,7 @@ fn expr(program: &Program, expr: &Expr, dims: &[usize], products: usize) -> Chec
 }
 
 /// Whether a view over `dims` stays within so many elements, if they are bounded.
-fn within(view: &View, dims: &[usize], elements: Option<usize>) -> Checked {
+fn check_view_bounds(view: &AffineView, dims: &[usize], elements: Option<usize>) -> CheckResult {
     let fits = view.strides.len() == dims.len() && view.bounds.iter().all(|bound| bound.dim < dims.len());
     ensure(fits, "a view has the dimensions of its space")?;
     let Some(elements) = elements else { return Ok(()) };

@@ -5,15 +5,15 @@
 
 use saggar_tensor::op::Pool2d;
 
-use crate::expr::{Expr, Instruction};
-use crate::program::{Body, End, Epilogue, Kernel, Layout, Program, ValueId};
+use crate::expr::{Instruction, ScalarExpr};
+use crate::program::{ChannelLayout, Epilogue, FusedConsumer, Kernel, KernelBody, Program, ValueId};
 
 /// For each element of a softmax: the largest, a difference, an exponential, and a sum.
 const SOFTMAX_OPERATIONS: u64 = 4;
 
 /// Least work of a kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Cost {
+pub struct KernelCost {
     /// Operations on elements.
     pub operations: u64,
     /// Bytes read and written.
@@ -21,16 +21,16 @@ pub struct Cost {
 }
 
 /// The least work of one of `program`'s kernels.
-pub fn cost(program: &Program, kernel: &Kernel) -> Cost {
+pub fn kernel_cost(program: &Program, kernel: &Kernel) -> KernelCost {
     let body = &kernel.body;
-    let reads = body.reads();
+    let reads = body.read_values();
     let updated = |value: &ValueId| !reads.contains(value);
-    let touched = reads.iter().copied().chain(body.writes().into_iter().filter(updated));
+    let touched = reads.iter().copied().chain(body.written_values().into_iter().filter(updated));
     let bytes = touched.map(|value| program.values[value.index()].descriptor.bytes() as u64).sum();
-    Cost { operations: operations(program, body), bytes }
+    KernelCost { operations: operations(program, body), bytes }
 }
 
-fn operations(program: &Program, body: &Body) -> u64 {
+fn operations(program: &Program, body: &KernelBody) -> u64 {
     let elements = |value: &ValueId| program.values[value.index()].descriptor.shape.elements() as u64;
     let dims = |value: &ValueId| program.values[value.index()].descriptor.shape.to_vec();
     let size = |dims: &[usize]| dims.iter().map(|&dim| dim as u64).product::<u64>();
@@ -42,45 +42,45 @@ fn operations(program: &Program, body: &Body) -> u64 {
         2 * (filter[1] * filter[2] * filter[3]) as u64
     };
     match body {
-        Body::Map { dims, expr, .. } => size(dims) * instructions(expr),
-        Body::Fold { outer, inner, prologue, epilogue, .. } => {
+        KernelBody::Map { dims, expr, .. } => size(dims) * instructions(expr),
+        KernelBody::Fold { outer, inner, prologue, epilogue, .. } => {
             size(outer) * (size(inner) * (1 + instructions(prologue)) + instructions(&epilogue.expr))
         }
-        Body::ArgFold { input, .. } => elements(input),
-        Body::MatMul { sizes, epilogue, .. } => {
+        KernelBody::ArgFold { input, .. } => elements(input),
+        KernelBody::MatMul { sizes, epilogue, .. } => {
             let [batch, m, n, k] = sizes.map(|size| size as u64);
             ended(batch * m * n, 2 * k, epilogue)
         }
-        Body::Chain { dims, products, link, softmax, end, results, epilogue } => {
+        KernelBody::Chain { dims, products, link, softmax, end, results, epilogue } => {
             let made: u64 = products.iter().map(|product| 2 * product.depth as u64).sum();
             let weighted = if softmax.is_some() { SOFTMAX_OPERATIONS } else { 0 };
             let used = match end {
-                End::Fold(_) => 1,
-                End::Product { columns, .. } => 2 * *columns as u64,
+                FusedConsumer::Fold(_) => 1,
+                FusedConsumer::Product { columns, .. } => 2 * *columns as u64,
             };
             size(dims) * (made + instructions(link) + weighted + used) + size(results) * instructions(&epilogue.expr)
         }
-        Body::Conv2d { filter, result, epilogue, .. } => ended(size(result), filtered(filter), epilogue),
-        Body::Conv2dInputGrad { gradient, filter, .. } => elements(gradient) * filtered(filter),
-        Body::Conv2dFilterGrad { layout, gradient, output, .. } => {
+        KernelBody::Conv2d { filter, result, epilogue, .. } => ended(size(result), filtered(filter), epilogue),
+        KernelBody::Conv2dInputGrad { gradient, filter, .. } => elements(gradient) * filtered(filter),
+        KernelBody::Conv2dFilterGrad { layout, gradient, output, .. } => {
             let gradient = dims(gradient);
             let channels = match layout {
-                Layout::ChannelsFirst => gradient[1],
-                Layout::ChannelsLast => gradient[3],
+                ChannelLayout::ChannelsFirst => gradient[1],
+                ChannelLayout::ChannelsLast => gradient[3],
             };
             2 * size(&gradient) / (channels as u64).max(1) * elements(output)
         }
-        Body::Pool2d { pool, output, .. } => elements(output) * taps(pool),
-        Body::MaxPool2dGrad { pool, gradient, .. } | Body::SumPool2dGrad { pool, gradient, .. } => {
+        KernelBody::Pool2d { pool, output, .. } => elements(output) * taps(pool),
+        KernelBody::MaxPool2dGrad { pool, gradient, .. } | KernelBody::SumPool2dGrad { pool, gradient, .. } => {
             elements(gradient) * taps(pool)
         }
-        Body::Gather { .. } => 0,
-        Body::Scatter { updates, .. } => elements(updates),
+        KernelBody::Gather { .. } => 0,
+        KernelBody::Scatter { updates, .. } => elements(updates),
     }
 }
 
 /// Instructions that compute, one an element.
-fn instructions(expr: &Expr) -> u64 {
+fn instructions(expr: &ScalarExpr) -> u64 {
     let computes = |instruction: &Instruction| match instruction {
         Instruction::Load { .. }
         | Instruction::Immediate(_)
@@ -97,19 +97,19 @@ mod tests {
     use saggar_tensor::{DType, Descriptor, GraphBuilder, Shape, nn, verify};
 
     use super::*;
-    use crate::{Target, compile};
+    use crate::{CompileTarget, compile};
 
     #[test]
-    fn a_linear_layer_costs_its_products_and_its_bias() {
+    fn a_linear_layer_costs_its_matmul_and_its_bias() {
         let mut g = GraphBuilder::new();
         let float = |dims: &[usize]| Descriptor::new(DType::F32, Shape::new(dims).unwrap());
         let x = g.input("x", float(&[3, 5])).unwrap();
         let (w, b) = (g.variable("w", float(&[5, 7])).unwrap(), g.variable("b", float(&[7])).unwrap());
         let y = nn::linear(&mut g, x, w, Some(b)).unwrap();
         g.output("y", y).unwrap();
-        let program = compile(&verify(g.finish()).unwrap(), &Target::cpu()).unwrap();
+        let program = compile(&verify(g.finish()).unwrap(), &CompileTarget::cpu()).unwrap();
         let bytes = 4 * (3 * 5 + 5 * 7 + 7 + 3 * 7);
-        assert_eq!(cost(&program, &program.kernels[0]), Cost { operations: 3 * 7 * (2 * 5 + 1), bytes });
+        assert_eq!(kernel_cost(&program, &program.kernels[0]), KernelCost { operations: 3 * 7 * (2 * 5 + 1), bytes });
     }
 
     #[test]
@@ -123,11 +123,11 @@ mod tests {
         for (at, gradient) in saggar_tensor::grad::gradients(&mut g, sum, &[x, f]).unwrap().into_iter().enumerate() {
             g.output(&format!("d{at}"), gradient).unwrap();
         }
-        let program = compile(&verify(g.finish()).unwrap(), &Target::cpu()).unwrap();
+        let program = compile(&verify(g.finish()).unwrap(), &CompileTarget::cpu()).unwrap();
         let products = 2 * 16 * 4 * 4 * 8 * 9 * 2;
-        let windowed = |kernel: &&Kernel| kernel.body.layout() == Layout::ChannelsLast;
+        let windowed = |kernel: &&Kernel| kernel.body.layout() == ChannelLayout::ChannelsLast;
         let costs: Vec<u64> =
-            program.kernels.iter().filter(windowed).map(|kernel| cost(&program, kernel).operations).collect();
+            program.kernels.iter().filter(windowed).map(|kernel| kernel_cost(&program, kernel).operations).collect();
         // The forward one squares its results too.
         assert_eq!(costs, [products + 2 * 16 * 4 * 4, products, products]);
     }

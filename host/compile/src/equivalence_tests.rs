@@ -1,16 +1,16 @@
 //! Compiled programs compute what the graphs' definition says.
 
-use saggar_tensor::arbitrary::{Case, cases, graph, tangle};
 use saggar_tensor::grad::gradients;
-use saggar_tensor::interp::Value;
-use saggar_tensor::op::{Conv2d, Pool, Pool2d};
+use saggar_tensor::interp::InterpTensor;
+use saggar_tensor::op::{Conv2d, Pool2d, PoolKind};
+use saggar_tensor::testgen::{GraphCase, high_fan_in_graph, primitive_cases, random_graph};
 use saggar_tensor::{DType, Descriptor, GraphBuilder, NodeId, Shape, VerifiedGraph, verify};
 
-use crate::limits::{CHAIN_VALUES_MAX, EXPR_INSTRUCTIONS_MAX};
-use crate::program::{Body, ValueId};
-use crate::{CompileError, Program, Target, compile, reference};
+use crate::limits::{EXPR_INSTRUCTIONS_MAX, FUSED_MATMUL_VALUES_MAX};
+use crate::program::{KernelBody, ValueId};
+use crate::{CompileError, CompileTarget, Program, compile, reference};
 
-pub(crate) const WORDS: Target = Target {
+pub(crate) const WORD_TARGET: CompileTarget = CompileTarget {
     words: true,
     half_storage: true,
     channels_last: false,
@@ -19,58 +19,60 @@ pub(crate) const WORDS: Target = Target {
     slab_bytes_max: 128 << 20,
     binding_bytes_max: 128 << 20,
     kernel_values_max: 7,
-    chain_values_max: CHAIN_VALUES_MAX,
+    chain_values_max: FUSED_MATMUL_VALUES_MAX,
     chain_rows_min: 0,
 };
 
-pub(crate) fn check(
+pub(crate) fn check_matches_interpreter(
     name: &str,
     graph: &VerifiedGraph,
-    inputs: &[Value],
-    variables: &[Value],
-    target: &Target,
+    inputs: &[InterpTensor],
+    variables: &[InterpTensor],
+    target: &CompileTarget,
 ) -> Program {
-    let compared = reference::compare(graph, inputs, variables, target);
+    let compared = reference::compare_with_interpreter(graph, inputs, variables, target);
     let program = compared.unwrap_or_else(|error| panic!("{name}: {error}"));
     let program = program.unwrap_or_else(|difference| panic!("{name}: {difference}"));
     assert_eq!(compile(graph, target).unwrap(), program, "{name}: compiling twice");
     for kernel in &program.kernels {
-        assert!(kernel.body.values() <= target.values_max(&kernel.body), "{name}: {kernel:?}");
+        assert!(kernel.body.value_count() <= target.values_max(&kernel.body), "{name}: {kernel:?}");
     }
     program
 }
 
-fn check_case(case: &Case) {
-    for target in [Target::cpu(), WORDS] {
-        check(&case.name, &case.verified(), &case.inputs, &case.variables, &target);
+fn check_case(case: &GraphCase) {
+    for target in [CompileTarget::cpu(), WORD_TARGET] {
+        check_matches_interpreter(&case.name, &case.verified_graph(), &case.inputs, &case.variables, &target);
     }
 }
 
 #[test]
-fn every_primitive_compiles_to_what_it_means() {
+fn every_primitive_matches_the_interpreter() {
     for seed in 0..3 {
-        cases(seed).iter().for_each(check_case);
+        primitive_cases(seed).iter().for_each(check_case);
     }
 }
 
 #[test]
-fn random_graphs_compile_to_what_they_mean() {
+fn random_graphs_match_the_interpreter() {
     for seed in 0..300 {
-        check_case(&graph(seed));
+        check_case(&random_graph(seed));
     }
 }
 
 /// Random graphs for the compiler's narrowest targets, as many as `GRAPHS` says: `make fuzz-graphs` tries 100,000.
 #[test]
-fn random_graphs_compile_for_a_gpu_to_what_they_mean() {
+fn random_graphs_compile_for_a_gpu_and_match_the_interpreter() {
     let graphs: u64 = std::env::var("GRAPHS").map_or(2000, |graphs| graphs.parse().expect("GRAPHS is a number"));
     let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get() as u64);
     let campaign = |first: u64| {
         for seed in (first..graphs).step_by(threads as usize) {
-            let case = if seed % 4 == 0 { graph(1_000_000 + seed) } else { tangle(seed) };
-            let few = Target { kernel_values_max: 5, ..WORDS };
-            let target = [WORDS, Target::gpu(), few, Target { chain_values_max: 0, ..few }][seed as usize / 4 % 4];
-            let compared = reference::compare(&case.verified(), &case.inputs, &case.variables, &target);
+            let case = if seed % 4 == 0 { random_graph(1_000_000 + seed) } else { high_fan_in_graph(seed) };
+            let few = CompileTarget { kernel_values_max: 5, ..WORD_TARGET };
+            let target = [WORD_TARGET, CompileTarget::gpu(), few, CompileTarget { chain_values_max: 0, ..few }]
+                [seed as usize / 4 % 4];
+            let compared =
+                reference::compare_with_interpreter(&case.verified_graph(), &case.inputs, &case.variables, &target);
             let compared = compared.unwrap_or_else(|error| panic!("{}: {error}", case.name));
             compared.unwrap_or_else(|difference| panic!("{}: {difference}", case.name));
         }
@@ -81,7 +83,7 @@ fn random_graphs_compile_for_a_gpu_to_what_they_mean() {
 
 /// Operands that are materialised after others have been fused that read the same inputs.
 #[test]
-fn concatenations_that_are_used_twice_fit_into_kernels() {
+fn concatenations_used_twice_fit_into_kernels() {
     for count in [9, 12, 33] {
         let mut builder = GraphBuilder::new();
         let descriptor = Descriptor::new(DType::F32, Shape::new([2, 3]).unwrap());
@@ -94,19 +96,24 @@ fn concatenations_that_are_used_twice_fit_into_kernels() {
         builder.output("y", y).unwrap();
         let values = (0..count).map(|at| {
             let numbers: Vec<f64> = (0..6).map(|element| f64::from(at * 6 + element)).collect();
-            Value::from_numbers(DType::F32, descriptor.shape.clone(), &numbers).unwrap()
+            InterpTensor::from_numbers(DType::F32, descriptor.shape.clone(), &numbers).unwrap()
         });
         let (graph, inputs) = (verify(builder.finish()).unwrap(), values.collect::<Vec<_>>());
-        for target in [Target::gpu(), Target::cpu(), WORDS, Target { kernel_values_max: 5, ..WORDS }] {
-            check("a concatenation used twice", &graph, &inputs, &[], &target);
+        for target in [
+            CompileTarget::gpu(),
+            CompileTarget::cpu(),
+            WORD_TARGET,
+            CompileTarget { kernel_values_max: 5, ..WORD_TARGET },
+        ] {
+            check_matches_interpreter("a concatenation used twice", &graph, &inputs, &[], &target);
         }
     }
 }
 
 #[test]
-fn gradients_compile_to_what_they_mean() {
+fn compiled_gradients_match_the_interpreter() {
     let mut tried = 0;
-    let differentiable = (0..400).map(graph).chain(cases(1)).filter(|case| case.smooth);
+    let differentiable = (0..400).map(random_graph).chain(primitive_cases(1)).filter(|case| case.smooth);
     for mut case in differentiable {
         let mut sums = Vec::new();
         for node in case.output_nodes.clone() {
@@ -132,7 +139,7 @@ fn gradients_compile_to_what_they_mean() {
 
 /// Graphs whose assignments cross: each variable's next value is made of others' old values.
 #[test]
-fn assignments_see_old_values() {
+fn assignments_read_the_old_values_of_variables() {
     let mut builder = GraphBuilder::new();
     let descriptor = Descriptor::new(DType::F32, Shape::new([2, 3]).unwrap());
     let [a, b, c] = ["a", "b", "c"].map(|name| builder.variable(name, descriptor.clone()).unwrap());
@@ -147,23 +154,23 @@ fn assignments_see_old_values() {
     for (name, node) in [("old", c), ("new", next), ("again", next), ("both", both)] {
         builder.output(name, node).unwrap();
     }
-    let variables: Vec<Value> = [1.0, 2.0, 0.5]
+    let variables: Vec<InterpTensor> = [1.0, 2.0, 0.5]
         .map(|scale| {
             let numbers: Vec<f64> = (0..6).map(|at| f64::from(at) * scale - 1.0).collect();
-            Value::from_numbers(DType::F32, descriptor.shape.clone(), &numbers).unwrap()
+            InterpTensor::from_numbers(DType::F32, descriptor.shape.clone(), &numbers).unwrap()
         })
         .to_vec();
     let graph = verify(builder.finish()).unwrap();
-    for target in [Target::cpu(), WORDS, Target { kernel_values_max: 5, ..WORDS }] {
-        let program = check("crossing assignments", &graph, &[], &variables, &target);
+    for target in [CompileTarget::cpu(), WORD_TARGET, CompileTarget { kernel_values_max: 5, ..WORD_TARGET }] {
+        let program = check_matches_interpreter("crossing assignments", &graph, &[], &variables, &target);
         assert_eq!(program.written_variables, [0, 1, 2]);
     }
 }
 
 /// Where a target allows it: and not over what is read again, in another order, or by a kernel after it.
 #[test]
-fn a_map_is_written_over_what_it_reads_last() {
-    let slabs = |target: &Target, read_again: bool, turned: bool| {
+fn elementwise_kernels_write_over_an_operand_at_its_last_read() {
+    let slabs = |target: &CompileTarget, read_again: bool, turned: bool| {
         let mut builder = GraphBuilder::new();
         let x = builder.input("x", Descriptor::new(DType::F32, Shape::new([64, 64]).unwrap())).unwrap();
         let product = builder.matmul(x, x).unwrap();
@@ -177,11 +184,11 @@ fn a_map_is_written_over_what_it_reads_last() {
         }
         builder.output("y", result).unwrap();
         let numbers: Vec<f64> = (0..64 * 64).map(|at| f64::from(at % 31) / 31.0 - 0.5).collect();
-        let x = Value::from_numbers(DType::F32, Shape::new([64, 64]).unwrap(), &numbers).unwrap();
-        let program = check("centred", &verify(builder.finish()).unwrap(), &[x], &[], target);
+        let x = InterpTensor::from_numbers(DType::F32, Shape::new([64, 64]).unwrap(), &numbers).unwrap();
+        let program = check_matches_interpreter("centred", &verify(builder.finish()).unwrap(), &[x], &[], target);
         program.slabs.iter().map(|slab| slab.bytes).sum::<usize>()
     };
-    let [over, apart] = [true, false].map(|in_place| Target { in_place, ..Target::cpu() });
+    let [over, apart] = [true, false].map(|in_place| CompileTarget { in_place, ..CompileTarget::cpu() });
     let matrix = 64 * 64 * 4;
     assert_eq!([slabs(&over, false, false), slabs(&apart, false, false)], [matrix + 256, 2 * matrix + 256]);
     assert_eq!(slabs(&over, true, false), slabs(&apart, true, false), "read again");
@@ -190,14 +197,14 @@ fn a_map_is_written_over_what_it_reads_last() {
 
 /// A value that takes as much memory as the one it is read from only because both are rounded up has its own place.
 #[test]
-fn a_map_of_the_first_elements_is_not_written_over_all() {
+fn a_result_smaller_than_its_operand_is_not_written_in_place() {
     let mut builder = GraphBuilder::new();
     let float = |dims: &[usize]| Descriptor::new(DType::F32, Shape::new(dims).unwrap());
     let dims = [vec![7, 9], vec![5, 3]];
     let values = dims.each_ref().map(|dims| {
         let shape = Shape::new(&**dims).unwrap();
         let numbers: Vec<f64> = (0..shape.elements()).map(|at| (at % 5) as f64 / 8.0).collect();
-        Value::from_numbers(DType::F32, shape, &numbers).unwrap()
+        InterpTensor::from_numbers(DType::F32, shape, &numbers).unwrap()
     });
     let [a, w] = ["a", "w"].map(|name| builder.input(name, float(&dims[usize::from(name == "w")])).unwrap());
     let sums = builder.reduce_sum(a, &[1], false).unwrap();
@@ -206,19 +213,25 @@ fn a_map_of_the_first_elements_is_not_written_over_all() {
     let row = builder.reshape(powers, &[1, 5]).unwrap();
     let result = builder.matmul(row, w).unwrap();
     builder.output("y", result).unwrap();
-    check("first elements", &verify(builder.finish()).unwrap(), &values, &[], &Target::cpu());
+    check_matches_interpreter(
+        "first elements",
+        &verify(builder.finish()).unwrap(),
+        &values,
+        &[],
+        &CompileTarget::cpu(),
+    );
 }
 
 /// The gradient of max pooling, where every window is a tile: it chooses among what it is written over.
 #[test]
-fn a_gradient_of_tiles_is_written_over_what_they_choose_from() {
-    let in_place = |target: &Target, pool: Pool2d, read_again: bool| {
+fn max_pool_gradients_of_tiling_windows_are_written_over_the_input() {
+    let in_place = |target: &CompileTarget, pool: Pool2d, read_again: bool| {
         let mut builder = GraphBuilder::new();
         let float = |dims: &[usize]| Descriptor::new(DType::F32, Shape::new(dims).unwrap());
         let values = [vec![2, 1, 8, 12], vec![20, 1, 1, 1]].map(|dims| {
             let shape = Shape::new(&*dims).unwrap();
             let numbers: Vec<f64> = (0..shape.elements()).map(|at| (at * 7 % 11) as f64 - 5.0).collect();
-            Value::from_numbers(DType::F32, shape, &numbers).unwrap()
+            InterpTensor::from_numbers(DType::F32, shape, &numbers).unwrap()
         });
         let [x, filter] = ["x", "filter"].map(|name| {
             let value = &values[usize::from(name == "filter")];
@@ -226,7 +239,7 @@ fn a_gradient_of_tiles_is_written_over_what_they_choose_from() {
         });
         let conv = Conv2d { padding: [0; 4], strides: [1, 1], dilations: [1, 1], groups: 1 };
         let y = builder.conv2d(x, filter, conv).unwrap();
-        let largest = builder.pool2d(y, Pool::Max, pool).unwrap();
+        let largest = builder.pool2d(y, PoolKind::Max, pool).unwrap();
         let mut loss = builder.reduce_sum(largest, &[0, 1, 2, 3], false).unwrap();
         if read_again {
             let squares = builder.mul(y, y).unwrap();
@@ -235,32 +248,32 @@ fn a_gradient_of_tiles_is_written_over_what_they_choose_from() {
         }
         let gradient = gradients(&mut builder, loss, &[filter]).unwrap();
         builder.output("gradient", gradient[0]).unwrap();
-        let program = check("tiles", &verify(builder.finish()).unwrap(), &values, &[], target);
+        let program = check_matches_interpreter("tiles", &verify(builder.finish()).unwrap(), &values, &[], target);
         let place = |value: &ValueId| program.values[value.index()].place;
         let found = program.kernels.iter().find_map(|kernel| {
-            let Body::MaxPool2dGrad { input, output, .. } = &kernel.body else { return None };
+            let KernelBody::MaxPool2dGrad { input, output, .. } = &kernel.body else { return None };
             Some(place(input) == place(output))
         });
         found.expect("the gradient is a kernel")
     };
     let pool = |window: [usize; 2], strides: [usize; 2]| Pool2d { padding: [0; 4], window, strides, dilations: [1, 1] };
-    let cpu = Target::cpu();
+    let cpu = CompileTarget::cpu();
     assert!(in_place(&cpu, pool([2, 3], [2, 3]), false), "tiles");
     assert!(!in_place(&cpu, pool([3, 3], [1, 3]), false), "windows overlap");
     assert!(!in_place(&cpu, pool([2, 2], [2, 3]), false), "elements between windows");
     assert!(!in_place(&cpu, pool([3, 2], [3, 2]), false), "elements after the last window");
     assert!(!in_place(&cpu, pool([2, 3], [2, 3]), true), "read again");
-    assert!(!in_place(&Target { in_place: false, ..cpu }, pool([2, 3], [2, 3]), false), "a target that cannot");
+    assert!(!in_place(&CompileTarget { in_place: false, ..cpu }, pool([2, 3], [2, 3]), false), "a target that cannot");
 }
 
 #[test]
-fn a_value_past_the_largest_slab_is_named() {
+fn a_value_larger_than_the_slab_limit_is_named_in_the_error() {
     let mut builder = GraphBuilder::new();
     let x = builder.input("x", Descriptor::new(DType::I64, Shape::new([4]).unwrap())).unwrap();
     let y = builder.add(x, x).unwrap();
     builder.output("y", y).unwrap();
     let graph = verify(builder.finish()).unwrap();
-    let small = Target { slab_bytes_max: 16, alignment_bytes: 16, ..Target::cpu() };
+    let small = CompileTarget { slab_bytes_max: 16, alignment_bytes: 16, ..CompileTarget::cpu() };
     let too_large = CompileError::ValueTooLarge { op: "add", label: "node 1".into(), value_bytes: 32, limit_bytes: 16 };
     assert_eq!(compile(&graph, &small).unwrap_err(), too_large);
 }
@@ -268,8 +281,8 @@ fn a_value_past_the_largest_slab_is_named() {
 /// Long graphs of the kinds that passes could be slow or deep on.
 #[test]
 fn long_graphs_compile() {
-    type Grow = fn(&mut GraphBuilder, NodeId, usize) -> NodeId;
-    let grow: [(usize, Grow); 4] = [
+    type NodeChainGenerator = fn(&mut GraphBuilder, NodeId, usize) -> NodeId;
+    let grow: [(usize, NodeChainGenerator); 4] = [
         (40_000, |b, x, _| b.tanh(x).unwrap()),
         (8_000, |b, x, _| {
             let y = b.abs(x).unwrap();
@@ -286,13 +299,13 @@ fn long_graphs_compile() {
         }
         builder.output("y", x).unwrap();
         let graph = verify(builder.finish()).unwrap();
-        let program = compile(&graph, &WORDS).unwrap();
+        let program = compile(&graph, &WORD_TARGET).unwrap();
         for kernel in &program.kernels {
-            if let Body::Map { expr, .. } = &kernel.body {
+            if let KernelBody::Map { expr, .. } = &kernel.body {
                 assert!(expr.instructions.len() <= EXPR_INSTRUCTIONS_MAX, "{} instructions", expr.instructions.len());
             }
         }
         let scratch: usize = program.slabs.iter().map(|slab| slab.bytes).sum();
-        assert!(scratch <= 4 * WORDS.alignment_bytes, "a chain needs two tensors at a time, not {scratch} bytes");
+        assert!(scratch <= 4 * WORD_TARGET.alignment_bytes, "a chain needs two tensors at a time, not {scratch} bytes");
     }
 }

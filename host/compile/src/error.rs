@@ -1,6 +1,6 @@
 //! Why a graph cannot be compiled for a target: data, not prose.
 
-use saggar_tensor::Interrupted;
+use saggar_tensor::InterruptedError;
 use thiserror::Error;
 
 /// A verified graph that a target cannot run.
@@ -9,7 +9,7 @@ use thiserror::Error;
 pub enum CompileError {
     /// The caller asked to stop.
     #[error(transparent)]
-    Interrupted(#[from] Interrupted),
+    Interrupted(#[from] InterruptedError),
     /// One tensor is larger than the target's largest allocation.
     #[error("{op} '{label}': {value_bytes} bytes in one tensor, and this device allows {limit_bytes}")]
     ValueTooLarge {

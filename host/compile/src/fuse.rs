@@ -6,39 +6,39 @@
 
 mod body;
 mod builder;
-mod chain;
-mod chains;
 mod coalesce;
 mod emit;
+mod expression_limits;
+mod fused_matmul;
+mod fused_matmul_search;
+mod fusion_kind;
 mod group;
-mod kind;
-mod limited;
-mod matmul;
+mod iteration_space;
+mod materialization;
+mod matmul_operands;
 mod merge;
-mod space;
-mod stored;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use saggar_tensor::{Interrupt, NodeId};
+use saggar_tensor::{InterruptCheck, NodeId};
 
-use emit::Failure;
-use group::{Context, Group};
-use kind::Kind;
-pub(crate) use kind::{base, is_given, variable};
+use emit::FusionFailure;
+use fusion_kind::FusionKind;
+pub(crate) use fusion_kind::{is_external, read_variable, reshape_base};
+use group::{FusionContext, FusionGroup};
 
 use crate::error::CompileError;
 use crate::label::op_name;
-use crate::layout::Laid;
+use crate::layout::GraphWithLayout;
 use crate::limits::{FUSE_ROUNDS_MAX, PROGRAM_INSTRUCTIONS_MAX};
-use crate::program::Body;
-use crate::target::Target;
+use crate::program::KernelBody;
+use crate::target::CompileTarget;
 
 /// A kernel whose values are nodes.
 #[derive(Clone, Debug)]
-pub(crate) struct Draft {
+pub(crate) struct KernelDraft {
     /// What is computed; a `ValueId` is the number of a node.
-    pub(crate) body: Body,
+    pub(crate) body: KernelBody,
     /// The node with a kernel of its own, if it is more than a map.
     pub(crate) anchor: Option<NodeId>,
     /// Nodes stored.
@@ -48,7 +48,7 @@ pub(crate) struct Draft {
 }
 
 /// What kernels must leave in memory.
-pub(crate) struct Claims {
+pub(crate) struct RequiredNodes {
     /// Outputs and assigned values, each a node of its own and neither a source nor a reshape.
     pub(crate) nodes: BTreeSet<NodeId>,
     /// The variable that a claimed node is assigned to.
@@ -60,40 +60,40 @@ pub(crate) struct Claims {
 /// # Errors
 /// `Interrupted`; `ProgramTooLarge`.
 pub(crate) fn fuse(
-    laid: &Laid,
-    claims: &Claims,
+    laid: &GraphWithLayout,
+    claims: &RequiredNodes,
     pinned: &BTreeSet<u32>,
-    target: &Target,
-    interrupt: &Interrupt<'_>,
-) -> Result<Vec<Draft>, CompileError> {
+    target: &CompileTarget,
+    interrupt: &InterruptCheck<'_>,
+) -> Result<Vec<KernelDraft>, CompileError> {
     let graph = &laid.graph;
     let mut forced = BTreeSet::new();
     let mut round = 0;
     loop {
-        let chains = chains::chains(graph, &claims.nodes, &forced, target, interrupt)?;
-        let context = Context {
+        let chains = fused_matmul_search::find_fused_matmuls(graph, &claims.nodes, &forced, target, interrupt)?;
+        let context = FusionContext {
             graph,
-            stored: stored::stored(graph, &claims.nodes, &forced, &chains, target, interrupt)?,
+            stored: materialization::materialized_nodes(graph, &claims.nodes, &forced, &chains, target, interrupt)?,
             chains: &chains,
             assigned: &claims.assigned,
-            claimed: &claims.nodes,
+            required: &claims.nodes,
             pinned,
             channels_last: &laid.channels_last,
             target,
             interrupt,
         };
         let mut missing = BTreeSet::new();
-        let (groups, failed) = singles(&context, &mut missing)?;
+        let (groups, failed) = single_node_groups(&context, &mut missing)?;
         let Some(&first) = failed.first() else {
-            let groups = chain::without_idle_rows(&context, without_idle(&context, groups))?;
-            let merged = merge::merge(&context, groups)?;
-            let draft = |Group { anchor, roots, loads, body, .. }| Draft { body, anchor, roots, loads };
+            let groups = fused_matmul::remove_unread_softmax_rows(&context, remove_unused_groups(&context, groups))?;
+            let merged = merge::merge_groups(&context, groups)?;
+            let draft = |FusionGroup { anchor, roots, loads, body, .. }| KernelDraft { body, anchor, roots, loads };
             return Ok(merged.into_iter().map(draft).collect());
         };
         // What is materialised for one kernel changes what is materialised for others, so that rounds could follow without end.
         if round >= FUSE_ROUNDS_MAX {
-            missing.extend(below(&context, &failed));
-            missing.extend(kernels(&context));
+            missing.extend(unstored_ancestors(&context, &failed));
+            missing.extend(kernel_nodes(&context));
         }
         let before = forced.len();
         forced.extend(missing);
@@ -107,14 +107,17 @@ pub(crate) fn fuse(
 }
 
 /// A kernel for each node that has one, and the nodes whose kernel cannot be built before what is `missing` is in memory.
-fn singles(context: &Context<'_>, missing: &mut BTreeSet<NodeId>) -> Result<(Vec<Group>, Vec<NodeId>), CompileError> {
+fn single_node_groups(
+    context: &FusionContext<'_>,
+    missing: &mut BTreeSet<NodeId>,
+) -> Result<(Vec<FusionGroup>, Vec<NodeId>), CompileError> {
     let (mut groups, mut failed) = (Vec::new(), Vec::new());
     let mut instructions = 0;
-    for node in kernels(context) {
+    for node in kernel_nodes(context) {
         context.interrupt.check()?;
-        match single(context, node, missing) {
+        match single_node_group(context, node, missing) {
             Some(group) => {
-                instructions += group.body.instructions();
+                instructions += group.body.instruction_count();
                 groups.push(group);
             }
             None => failed.push(node),
@@ -127,22 +130,22 @@ fn singles(context: &Context<'_>, missing: &mut BTreeSet<NodeId>) -> Result<(Vec
 }
 
 /// Nodes with a kernel; those without elements need none.
-fn kernels(context: &Context<'_>) -> Vec<NodeId> {
+fn kernel_nodes(context: &FusionContext<'_>) -> Vec<NodeId> {
     let nodes = (0..context.graph.nodes.len()).filter(|&at| context.stored[at]).map(|at| NodeId(at as u32));
     nodes
-        .filter(|&node| !is_given(context.graph, node) && context.graph.descriptor(node).shape.elements() > 0)
-        .filter(|node| !context.chains.absorbed.contains(node))
+        .filter(|&node| !is_external(context.graph, node) && context.graph.descriptor(node).shape.elements() > 0)
+        .filter(|node| !context.chains.absorbed_folds.contains(node))
         .collect()
 }
 
 /// The groups that something is computed from, directly or not: of what is moved, only parts may be read.
-fn without_idle(context: &Context<'_>, groups: Vec<Group>) -> Vec<Group> {
+fn remove_unused_groups(context: &FusionContext<'_>, groups: Vec<FusionGroup>) -> Vec<FusionGroup> {
     let mut maker = vec![None; context.graph.nodes.len()];
     for (at, group) in groups.iter().enumerate() {
         group.roots.iter().for_each(|root| maker[root.index()] = Some(at));
     }
     let mut is_used = vec![false; groups.len()];
-    let mut open: Vec<NodeId> = context.claimed.iter().copied().collect();
+    let mut open: Vec<NodeId> = context.required.iter().copied().collect();
     while let Some(node) = open.pop() {
         if let Some(at) = maker[node.index()]
             && !std::mem::replace(&mut is_used[at], true)
@@ -154,34 +157,34 @@ fn without_idle(context: &Context<'_>, groups: Vec<Group>) -> Vec<Group> {
 }
 
 /// Everything that is not in memory and that `nodes` are computed from, down to what is in memory.
-fn below(context: &Context<'_>, nodes: &[NodeId]) -> BTreeSet<NodeId> {
+fn unstored_ancestors(context: &FusionContext<'_>, nodes: &[NodeId]) -> BTreeSet<NodeId> {
     let mut found = BTreeSet::new();
     let mut open = nodes.to_vec();
     while let Some(node) = open.pop() {
-        let inputs = context.graph.node(node).inputs.iter().map(|&input| base(context.graph, input));
+        let inputs = context.graph.node(node).inputs.iter().map(|&input| reshape_base(context.graph, input));
         open.extend(inputs.filter(|input| !context.stored[input.index()] && found.insert(*input)));
     }
     found
 }
 
 /// The kernel that stores `node` alone, or in `missing` what must lie in memory for that.
-fn single(context: &Context<'_>, node: NodeId, missing: &mut BTreeSet<NodeId>) -> Option<Group> {
-    let anchor = match kind::kind(&context.graph.node(node).op) {
-        Kind::Anchor | Kind::Alone => Some(node),
-        Kind::Given | Kind::Elementwise(_) | Kind::Movement => None,
+fn single_node_group(context: &FusionContext<'_>, node: NodeId, missing: &mut BTreeSet<NodeId>) -> Option<FusionGroup> {
+    let anchor = match fusion_kind::fusion_kind(&context.graph.node(node).op) {
+        FusionKind::Anchor | FusionKind::Standalone => Some(node),
+        FusionKind::External | FusionKind::Elementwise(_) | FusionKind::Movement => None,
     };
-    let nodes: BTreeSet<NodeId> = [node].into_iter().chain(context.chains.rows(node)).collect();
-    match group::group(context, anchor, nodes.clone(), nodes) {
-        Ok(group) if group::touched(context, &group) <= context.target.values_max(&group.body) => Some(group),
-        Err(Failure::Store(other)) if other != node && !context.stored[other.index()] => {
+    let nodes: BTreeSet<NodeId> = [node].into_iter().chain(context.chains.softmax_rows(node)).collect();
+    match group::build_group(context, anchor, nodes.clone(), nodes) {
+        Ok(group) if group::value_count(context, &group) <= context.target.values_max(&group.body) => Some(group),
+        Err(FusionFailure::Store(other)) if other != node && !context.stored[other.index()] => {
             missing.insert(other);
             None
         }
-        Ok(_) | Err(Failure::Store(_) | Failure::Split { .. } | Failure::Refused) => {
-            let inputs = context.graph.node(node).inputs.iter().map(|&input| base(context.graph, input));
+        Ok(_) | Err(FusionFailure::Store(_) | FusionFailure::Split { .. } | FusionFailure::Refused) => {
+            let inputs = context.graph.node(node).inputs.iter().map(|&input| reshape_base(context.graph, input));
             missing.extend(inputs.filter(|input| !context.stored[input.index()]));
             // What is forced into memory is no chain's, even where it was stored already for another reason.
-            missing.extend(context.chains.ends.get(&node).map(|end| end.matrix));
+            missing.extend(context.chains.consumers.get(&node).map(|end| end.matrix));
             None
         }
     }

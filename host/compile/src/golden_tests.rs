@@ -1,23 +1,23 @@
 //! How training steps fuse: the schedules of small models, kernel by kernel.
 
 use expect_test::{ExpectFile, expect_file};
-use saggar_tensor::arbitrary::Random;
-use saggar_tensor::interp::Value;
-use saggar_tensor::nn::{self, Adam, Conv2dOptions, Pool2dOptions, Sgd};
+use saggar_tensor::interp::InterpTensor;
+use saggar_tensor::nn::{self, AdamOptions, Conv2dOptions, Pool2dOptions, SgdOptions};
 use saggar_tensor::op::Scalar;
-use saggar_tensor::{DType, Descriptor, GraphBuilder, NodeId, Port, Shape, verify};
+use saggar_tensor::testgen::CaseRng;
+use saggar_tensor::{DType, Descriptor, GraphBuilder, GraphPort, NodeId, Shape, verify};
 
-use crate::equivalence_tests::{WORDS, check as check_equal};
-use crate::{Target, compile};
+use crate::equivalence_tests::{WORD_TARGET, check_matches_interpreter as check_equal};
+use crate::{CompileTarget, compile};
 
-struct Model {
+struct GoldenModel {
     builder: GraphBuilder,
     parameters: Vec<(String, NodeId)>,
 }
 
-impl Model {
-    fn new() -> Model {
-        Model { builder: GraphBuilder::new(), parameters: Vec::new() }
+impl GoldenModel {
+    fn new() -> GoldenModel {
+        GoldenModel { builder: GraphBuilder::new(), parameters: Vec::new() }
     }
 
     fn parameter(&mut self, name: &str, dims: &[usize]) -> NodeId {
@@ -52,7 +52,7 @@ impl Model {
         let gradients = saggar_tensor::grad::gradients(&mut self.builder, loss, &nodes).unwrap();
         for ((name, parameter), gradient) in self.parameters.clone().into_iter().zip(gradients) {
             let velocity = self.state(&format!("{name}.velocity"), parameter);
-            let options = Sgd { momentum: 0.9, ..Sgd::default() };
+            let options = SgdOptions { momentum: 0.9, ..SgdOptions::default() };
             let next = nn::sgd(&mut self.builder, &options, parameter, gradient, velocity, rate).unwrap();
             self.builder.assign_to(parameter, next.parameter).unwrap();
             self.builder.assign_to(velocity, next.velocity).unwrap();
@@ -73,7 +73,8 @@ impl Model {
             let second = self.state(&format!("{name}.second"), parameter);
             let state = [first, second];
             let next =
-                nn::adam(&mut self.builder, &Adam::default(), parameter, gradient, state, next_step, rate).unwrap();
+                nn::adam(&mut self.builder, &AdamOptions::default(), parameter, gradient, state, next_step, rate)
+                    .unwrap();
             self.builder.assign_to(parameter, next.parameter).unwrap();
             self.builder.assign_to(first, next.first).unwrap();
             self.builder.assign_to(second, next.second).unwrap();
@@ -86,8 +87,8 @@ fn float(dims: &[usize]) -> Descriptor {
     Descriptor::new(DType::F32, Shape::new(dims).unwrap())
 }
 
-fn mlp() -> (Model, NodeId) {
-    let mut model = Model::new();
+fn mlp() -> (GoldenModel, NodeId) {
+    let mut model = GoldenModel::new();
     let x = model.builder.input("x", float(&[32, 20])).unwrap();
     let hidden = model.linear(x, "hidden", [20, 64]);
     let hidden = nn::relu(&mut model.builder, hidden).unwrap();
@@ -96,8 +97,8 @@ fn mlp() -> (Model, NodeId) {
     (model, loss)
 }
 
-fn lenet(batch: usize) -> (Model, NodeId) {
-    let mut model = Model::new();
+fn lenet(batch: usize) -> (GoldenModel, NodeId) {
+    let mut model = GoldenModel::new();
     let mut x = model.builder.input("images", float(&[batch, 1, 28, 28])).unwrap();
     for (name, filter, padding) in [("conv1", [6, 1, 5, 5], 2), ("conv2", [16, 6, 5, 5], 0)] {
         let weight = model.parameter(&format!("{name}.weight"), &filter);
@@ -120,7 +121,7 @@ fn lenet(batch: usize) -> (Model, NodeId) {
 }
 
 /// The schedule without expressions, and how much memory it takes.
-fn check(builder: GraphBuilder, target: &Target, expected: ExpectFile) {
+fn check_golden(builder: GraphBuilder, target: &CompileTarget, expected: ExpectFile) {
     let program = compile(&verify(builder.finish()).unwrap(), target).unwrap();
     let text = program.to_string();
     let lines = text.lines().filter(|line| !line.starts_with("    ") && !line.starts_with("  then"));
@@ -131,19 +132,19 @@ fn check(builder: GraphBuilder, target: &Target, expected: ExpectFile) {
 #[test]
 fn a_perceptron_with_sgd() {
     let (model, loss) = mlp();
-    check(model.sgd(loss), &Target::cpu(), expect_file!["../golden/perceptron_sgd.schedule"]);
+    check_golden(model.sgd(loss), &CompileTarget::cpu(), expect_file!["../golden/perceptron_sgd.schedule"]);
 }
 
 #[test]
 fn a_perceptron_with_adam_on_words() {
     let (model, loss) = mlp();
-    check(model.adam(loss), &WORDS, expect_file!["../golden/perceptron_adam_words.schedule"]);
+    check_golden(model.adam(loss), &WORD_TARGET, expect_file!["../golden/perceptron_adam_words.schedule"]);
 }
 
 #[test]
 fn lenet_with_sgd() {
     let (model, loss) = lenet(64);
-    check(model.sgd(loss), &Target::cpu(), expect_file!["../golden/lenet_sgd.schedule"]);
+    check_golden(model.sgd(loss), &CompileTarget::cpu(), expect_file!["../golden/lenet_sgd.schedule"]);
 }
 
 #[test]
@@ -155,26 +156,26 @@ fn softmax_and_layer_normalization() {
     builder.output("softmax", softmax).unwrap();
     let normal = nn::layer_normalization(&mut builder, x, Some(scale), None, &[1], 1e-5).unwrap();
     builder.output("normal", normal).unwrap();
-    check(builder, &Target::cpu(), expect_file!["../golden/softmax_layer_normalization.schedule"]);
+    check_golden(builder, &CompileTarget::cpu(), expect_file!["../golden/softmax_layer_normalization.schedule"]);
 }
 
 #[test]
-fn training_steps_compute_what_they_mean() {
+fn golden_training_steps_match_the_interpreter() {
     let models = [mlp(), lenet(2)].map(|(model, loss)| model.sgd(loss));
     let models = models.into_iter().chain([mlp(), lenet(2)].map(|(model, loss)| model.adam(loss)));
     for builder in models {
         let graph = verify(builder.finish()).unwrap();
-        let mut random = Random::new(7);
-        let mut values = |ports: &[Port]| {
-            let value = |port: &Port| {
+        let mut random = CaseRng::new(7);
+        let mut values = |ports: &[GraphPort]| {
+            let value = |port: &GraphPort| {
                 let Descriptor { dtype, shape } = port.descriptor.clone();
                 let numbers: Vec<f64> = (0..shape.elements()).map(|_| random.between(0, 2) as f64 * 0.05).collect();
-                Value::from_numbers(dtype, shape, &numbers).unwrap()
+                InterpTensor::from_numbers(dtype, shape, &numbers).unwrap()
             };
-            ports.iter().map(value).collect::<Vec<Value>>()
+            ports.iter().map(value).collect::<Vec<InterpTensor>>()
         };
         let (inputs, variables) = (values(&graph.inputs), values(&graph.variables));
-        for target in [Target::cpu(), WORDS, Target { kernel_values_max: 5, ..WORDS }] {
+        for target in [CompileTarget::cpu(), WORD_TARGET, CompileTarget { kernel_values_max: 5, ..WORD_TARGET }] {
             check_equal("training step", &graph, &inputs, &variables, &target);
         }
     }

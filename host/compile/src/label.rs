@@ -2,9 +2,9 @@
 
 use saggar_tensor::{Graph, NodeId};
 
-use crate::fuse::Draft;
+use crate::fuse::KernelDraft;
 use crate::limits::LABELS_MAX;
-use crate::program::Body;
+use crate::program::KernelBody;
 
 /// The operator's name, and the node's label or, without one, its number in the simplified graph.
 pub(crate) fn op_name(graph: &Graph, node: NodeId) -> (&'static str, String) {
@@ -13,8 +13,8 @@ pub(crate) fn op_name(graph: &Graph, node: NodeId) -> (&'static str, String) {
 }
 
 /// The kernel's family and the labels of what it computes.
-pub(crate) fn label(graph: &Graph, draft: &Draft) -> String {
-    let mut label = String::from(family(&draft.body));
+pub(crate) fn kernel_label(graph: &Graph, draft: &KernelDraft) -> String {
+    let mut label = String::from(kernel_family(&draft.body));
     let mut named: Vec<&str> = Vec::new();
     for node in draft.anchor.iter().chain(&draft.roots) {
         if let Some(name) = graph.node(*node).label.as_deref()
@@ -32,21 +32,21 @@ pub(crate) fn label(graph: &Graph, draft: &Draft) -> String {
 }
 
 /// The kernel family's name.
-pub(crate) fn family(body: &Body) -> &'static str {
+pub(crate) fn kernel_family(body: &KernelBody) -> &'static str {
     match body {
-        Body::Map { .. } => "map",
-        Body::Fold { .. } => "fold",
-        Body::ArgFold { .. } => "arg_fold",
-        Body::MatMul { .. } => "matmul",
-        Body::Chain { softmax: Some(_), .. } => "attention",
-        Body::Chain { softmax: None, .. } => "chain",
-        Body::Conv2d { .. } => "conv2d",
-        Body::Conv2dInputGrad { .. } => "conv2d_input_grad",
-        Body::Conv2dFilterGrad { .. } => "conv2d_filter_grad",
-        Body::Pool2d { .. } => "pool2d",
-        Body::MaxPool2dGrad { .. } => "max_pool2d_grad",
-        Body::SumPool2dGrad { .. } => "sum_pool2d_grad",
-        Body::Gather { .. } => "gather",
-        Body::Scatter { .. } => "scatter",
+        KernelBody::Map { .. } => "map",
+        KernelBody::Fold { .. } => "fold",
+        KernelBody::ArgFold { .. } => "arg_fold",
+        KernelBody::MatMul { .. } => "matmul",
+        KernelBody::Chain { softmax: Some(_), .. } => "attention",
+        KernelBody::Chain { softmax: None, .. } => "chain",
+        KernelBody::Conv2d { .. } => "conv2d",
+        KernelBody::Conv2dInputGrad { .. } => "conv2d_input_grad",
+        KernelBody::Conv2dFilterGrad { .. } => "conv2d_filter_grad",
+        KernelBody::Pool2d { .. } => "pool2d",
+        KernelBody::MaxPool2dGrad { .. } => "max_pool2d_grad",
+        KernelBody::SumPool2dGrad { .. } => "sum_pool2d_grad",
+        KernelBody::Gather { .. } => "gather",
+        KernelBody::Scatter { .. } => "scatter",
     }
 }

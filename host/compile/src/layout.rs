@@ -6,20 +6,20 @@
 
 use std::collections::BTreeSet;
 
-use saggar_tensor::op::{Convolution, Movement, Op, Reduce};
-use saggar_tensor::{DType, Descriptor, Graph, Interrupt, Interrupted, Node, NodeId, Shape};
+use saggar_tensor::op::{ConvolutionOp, MovementOp, Op, ReduceOp};
+use saggar_tensor::{DType, Descriptor, Graph, GraphNode, InterruptCheck, InterruptedError, NodeId, Shape};
 
 /// Axis of the first order that stands at each place of the last: `n, h, w, c`.
-const LAST: [usize; 4] = [0, 2, 3, 1];
+const TO_CHANNELS_LAST: [usize; 4] = [0, 2, 3, 1];
 /// And back.
-const FIRST: [usize; 4] = [0, 3, 1, 2];
+const TO_CHANNELS_FIRST: [usize; 4] = [0, 3, 1, 2];
 
 /// Convolutions with fewer channels in their result than this waste most of a vector of channels.
 const CHANNELS_MIN: usize = 5;
 
 /// A graph and the windowed operators in it whose operands and results have their channels last.
 #[derive(Clone, Debug)]
-pub(crate) struct Laid {
+pub(crate) struct GraphWithLayout {
     /// The graph.
     pub(crate) graph: Graph,
     /// Sorted.
@@ -27,32 +27,35 @@ pub(crate) struct Laid {
 }
 
 /// The graph as it is.
-pub(crate) fn channels_first(graph: Graph) -> Laid {
-    Laid { graph, channels_last: BTreeSet::new() }
+pub(crate) fn with_channels_first(graph: Graph) -> GraphWithLayout {
+    GraphWithLayout { graph, channels_last: BTreeSet::new() }
 }
 
 /// `graph`, with channels last where that is faster. It must have no dead nodes, and has none after.
 ///
 /// # Errors
-/// `Interrupted`.
-pub(crate) fn channels_last(graph: Graph, interrupt: &Interrupt<'_>) -> Result<Laid, Interrupted> {
+/// `InterruptedError`.
+pub(crate) fn with_channels_last(
+    graph: Graph,
+    interrupt: &InterruptCheck<'_>,
+) -> Result<GraphWithLayout, InterruptedError> {
     let new = Graph { nodes: Vec::new(), ..graph.clone() };
     let forms = vec![[None; 2]; graph.nodes.len()];
-    let mut pass = Pass { old: &graph, new, forms, channels_last: BTreeSet::new() };
+    let mut pass = LayoutPass { old: &graph, new, forms, channels_last: BTreeSet::new() };
     for at in 0..graph.nodes.len() {
         interrupt.check()?;
-        pass.node(NodeId(at as u32));
+        pass.rewrite_node(NodeId(at as u32));
     }
     for (at, (_, node)) in graph.outputs.iter().enumerate() {
-        pass.new.outputs[at].1 = pass.first(*node);
+        pass.new.outputs[at].1 = pass.channels_first_form(*node);
     }
     for (at, (_, node)) in graph.assignments.iter().enumerate() {
-        pass.new.assignments[at].1 = pass.first(*node);
+        pass.new.assignments[at].1 = pass.channels_first_form(*node);
     }
-    Ok(Laid { graph: pass.new, channels_last: pass.channels_last })
+    Ok(GraphWithLayout { graph: pass.new, channels_last: pass.channels_last })
 }
 
-struct Pass<'g> {
+struct LayoutPass<'g> {
     old: &'g Graph,
     new: Graph,
     /// The new nodes of each old one: with channels first, and last.
@@ -60,18 +63,18 @@ struct Pass<'g> {
     channels_last: BTreeSet<NodeId>,
 }
 
-impl Pass<'_> {
+impl LayoutPass<'_> {
     /// The old node with channels first, which is how everything else is.
-    fn first(&mut self, node: NodeId) -> NodeId {
-        self.form(node, 0, &FIRST)
+    fn channels_first_form(&mut self, node: NodeId) -> NodeId {
+        self.node_in_layout(node, 0, &TO_CHANNELS_FIRST)
     }
 
     /// The old node with channels last.
-    fn last(&mut self, node: NodeId) -> NodeId {
-        self.form(node, 1, &LAST)
+    fn channels_last_form(&mut self, node: NodeId) -> NodeId {
+        self.node_in_layout(node, 1, &TO_CHANNELS_LAST)
     }
 
-    fn form(&mut self, node: NodeId, form: usize, axes: &[usize; 4]) -> NodeId {
+    fn node_in_layout(&mut self, node: NodeId, form: usize, axes: &[usize; 4]) -> NodeId {
         let forms = self.forms[node.index()];
         if let Some(known) = forms[form] {
             return known;
@@ -79,18 +82,18 @@ impl Pass<'_> {
         let other = forms[1 - form].expect("nodes come in topological order");
         let label = self.old.node(node).label.clone();
         let descriptor = self.new.descriptor(other).clone();
-        let descriptor = Descriptor { shape: turned(&descriptor.shape, axes), ..descriptor };
+        let descriptor = Descriptor { shape: permute_shape(&descriptor.shape, axes), ..descriptor };
         let op = if keeps_order(&self.new.descriptor(other).shape, axes) {
-            Movement::Reshape(descriptor.shape.clone())
+            MovementOp::Reshape(descriptor.shape.clone())
         } else {
-            Movement::Transpose(axes.to_vec())
+            MovementOp::Transpose(axes.to_vec())
         };
-        let made = self.push(Node { op: Op::Movement(op), inputs: vec![other], descriptor, label });
+        let made = self.push(GraphNode { op: Op::Movement(op), inputs: vec![other], descriptor, label });
         self.forms[node.index()][form] = Some(made);
         made
     }
 
-    fn push(&mut self, node: Node) -> NodeId {
+    fn push(&mut self, node: GraphNode) -> NodeId {
         self.new.nodes.push(node);
         NodeId(self.new.nodes.len() as u32 - 1)
     }
@@ -101,27 +104,34 @@ impl Pass<'_> {
         last.is_some() && (first.is_none() || last < first)
     }
 
-    fn node(&mut self, at: NodeId) {
+    fn rewrite_node(&mut self, at: NodeId) {
         let node = self.old.node(at);
-        let op = self.op_last(node);
+        let op = self.channels_last_op(node);
         let form = usize::from(op.is_some());
         let made = match op {
             None => {
-                let inputs = node.inputs.iter().map(|&input| self.first(input)).collect();
-                self.push(Node { inputs, ..node.clone() })
+                let inputs = node.inputs.iter().map(|&input| self.channels_first_form(input)).collect();
+                self.push(GraphNode { inputs, ..node.clone() })
             }
             Some(op) => {
                 let windowed = is_windowed(&op);
                 let is_filter = is_filter_gradient(&op);
                 let inputs = node.inputs.iter().enumerate().map(|(place, &input)| {
-                    if is_filter_operand(&op, place) { self.first(input) } else { self.last(input) }
+                    if is_filter_operand(&op, place) {
+                        self.channels_first_form(input)
+                    } else {
+                        self.channels_last_form(input)
+                    }
                 });
                 let inputs = inputs.collect();
                 let descriptor = match is_filter {
                     true => node.descriptor.clone(),
-                    false => Descriptor { shape: turned(&node.descriptor.shape, &LAST), ..node.descriptor.clone() },
+                    false => Descriptor {
+                        shape: permute_shape(&node.descriptor.shape, &TO_CHANNELS_LAST),
+                        ..node.descriptor.clone()
+                    },
                 };
-                let made = self.push(Node { op, inputs, descriptor, label: node.label.clone() });
+                let made = self.push(GraphNode { op, inputs, descriptor, label: node.label.clone() });
                 if windowed {
                     self.channels_last.insert(made);
                 }
@@ -136,28 +146,28 @@ impl Pass<'_> {
     }
 
     /// The operator that computes the node with channels last, where it is to be computed so.
-    fn op_last(&self, node: &Node) -> Option<Op> {
+    fn channels_last_op(&self, node: &GraphNode) -> Option<Op> {
         let follows = || node.descriptor.shape.rank() == 4 && node.inputs.iter().any(|&input| self.is_last(input));
         let op = match &node.op {
             Op::Convolution(convolution) => {
                 let worth = match convolution {
-                    Convolution::Conv2d(_)
-                    | Convolution::Conv2dInputGrad { .. }
-                    | Convolution::Conv2dFilterGrad { .. } => self.is_worth(node, convolution),
-                    Convolution::Pool2d { .. } | Convolution::MaxPool2dGrad(_) | Convolution::SumPool2dGrad { .. } => {
-                        follows() && node.descriptor.dtype == DType::F32
-                    }
+                    ConvolutionOp::Conv2d(_)
+                    | ConvolutionOp::Conv2dInputGrad { .. }
+                    | ConvolutionOp::Conv2dFilterGrad { .. } => self.is_faster_channels_last(node, convolution),
+                    ConvolutionOp::Pool2d { .. }
+                    | ConvolutionOp::MaxPool2dGrad(_)
+                    | ConvolutionOp::SumPool2dGrad { .. } => follows() && node.descriptor.dtype == DType::F32,
                 };
                 return worth.then(|| node.op.clone());
             }
             Op::Unary(_) | Op::Binary(_) | Op::Select => node.op.clone(),
-            Op::Reduce(Reduce::Fold { kind, axes }) => {
-                let mut axes: Vec<usize> = axes.iter().map(|&axis| place(axis)).collect();
+            Op::Reduce(ReduceOp::Fold { kind, axes }) => {
+                let mut axes: Vec<usize> = axes.iter().map(|&axis| channels_last_axis(axis)).collect();
                 axes.sort_unstable();
-                Op::Reduce(Reduce::Fold { kind: *kind, axes })
+                Op::Reduce(ReduceOp::Fold { kind: *kind, axes })
             }
-            Op::Movement(movement) => Op::Movement(movement_last(movement)?),
-            Op::Reduce(Reduce::ArgMax { .. } | Reduce::ArgMin { .. })
+            Op::Movement(movement) => Op::Movement(channels_last_movement(movement)?),
+            Op::Reduce(ReduceOp::ArgMax { .. } | ReduceOp::ArgMin { .. })
             | Op::Source(_)
             | Op::Contract(_)
             | Op::Index(_) => return None,
@@ -166,31 +176,31 @@ impl Pass<'_> {
     }
 
     /// Whether a convolution, or an adjoint of one, is faster with channels last.
-    fn is_worth(&self, node: &Node, convolution: &Convolution) -> bool {
+    fn is_faster_channels_last(&self, node: &GraphNode, convolution: &ConvolutionOp) -> bool {
         let filter = match convolution {
-            Convolution::Conv2dFilterGrad { .. } => &node.descriptor.shape,
-            Convolution::Conv2d(_)
-            | Convolution::Conv2dInputGrad { .. }
-            | Convolution::Pool2d { .. }
-            | Convolution::MaxPool2dGrad(_)
-            | Convolution::SumPool2dGrad { .. } => &self.old.descriptor(node.inputs[1]).shape,
+            ConvolutionOp::Conv2dFilterGrad { .. } => &node.descriptor.shape,
+            ConvolutionOp::Conv2d(_)
+            | ConvolutionOp::Conv2dInputGrad { .. }
+            | ConvolutionOp::Pool2d { .. }
+            | ConvolutionOp::MaxPool2dGrad(_)
+            | ConvolutionOp::SumPool2dGrad { .. } => &self.old.descriptor(node.inputs[1]).shape,
         };
         let groups = match convolution {
-            Convolution::Conv2d(conv)
-            | Convolution::Conv2dInputGrad { conv, .. }
-            | Convolution::Conv2dFilterGrad { conv, .. } => conv.groups,
-            Convolution::Pool2d { .. } | Convolution::MaxPool2dGrad(_) | Convolution::SumPool2dGrad { .. } => 1,
+            ConvolutionOp::Conv2d(conv)
+            | ConvolutionOp::Conv2dInputGrad { conv, .. }
+            | ConvolutionOp::Conv2dFilterGrad { conv, .. } => conv.groups,
+            ConvolutionOp::Pool2d { .. } | ConvolutionOp::MaxPool2dGrad(_) | ConvolutionOp::SumPool2dGrad { .. } => 1,
         };
         groups == 1 && filter[0] >= CHANNELS_MIN && node.descriptor.dtype == DType::F32
     }
 }
 
 /// The place of an axis when channels are last.
-fn place(axis: usize) -> usize {
-    LAST.iter().position(|&other| other == axis).unwrap_or(axis)
+fn channels_last_axis(axis: usize) -> usize {
+    TO_CHANNELS_LAST.iter().position(|&other| other == axis).unwrap_or(axis)
 }
 
-fn turned(shape: &Shape, axes: &[usize; 4]) -> Shape {
+fn permute_shape(shape: &Shape, axes: &[usize; 4]) -> Shape {
     Shape::new(axes.map(|axis| shape[axis])).expect("as many elements as before")
 }
 
@@ -216,7 +226,7 @@ fn is_windowed(op: &Op) -> bool {
 
 fn is_filter_gradient(op: &Op) -> bool {
     match op {
-        Op::Convolution(Convolution::Conv2dFilterGrad { .. }) => true,
+        Op::Convolution(ConvolutionOp::Conv2dFilterGrad { .. }) => true,
         Op::Convolution(_)
         | Op::Source(_)
         | Op::Unary(_)
@@ -229,10 +239,10 @@ fn is_filter_gradient(op: &Op) -> bool {
     }
 }
 
-/// Whether the operand at `place` is a filter.
+/// Whether the operand at `channels_last_axis` is a filter.
 fn is_filter_operand(op: &Op, place: usize) -> bool {
     match op {
-        Op::Convolution(Convolution::Conv2d(_) | Convolution::Conv2dInputGrad { .. }) => place == 1,
+        Op::Convolution(ConvolutionOp::Conv2d(_) | ConvolutionOp::Conv2dInputGrad { .. }) => place == 1,
         Op::Convolution(_)
         | Op::Source(_)
         | Op::Unary(_)
@@ -246,21 +256,24 @@ fn is_filter_operand(op: &Op, place: usize) -> bool {
 }
 
 /// The movement over the other order of axes, where it is one over single axes.
-fn movement_last(movement: &Movement) -> Option<Movement> {
-    let sizes = |sizes: &[usize]| LAST.iter().map(|&axis| sizes.get(axis).copied()).collect::<Option<Vec<usize>>>();
+fn channels_last_movement(movement: &MovementOp) -> Option<MovementOp> {
+    let sizes =
+        |sizes: &[usize]| TO_CHANNELS_LAST.iter().map(|&axis| sizes.get(axis).copied()).collect::<Option<Vec<usize>>>();
     Some(match movement {
-        Movement::Broadcast(shape) if shape.rank() == 4 => Movement::Broadcast(turned(shape, &LAST)),
-        Movement::Slice { starts, sizes: lengths, strides } => {
-            Movement::Slice { starts: sizes(starts)?, sizes: sizes(lengths)?, strides: sizes(strides)? }
+        MovementOp::Broadcast(shape) if shape.rank() == 4 => {
+            MovementOp::Broadcast(permute_shape(shape, &TO_CHANNELS_LAST))
         }
-        Movement::Pad { low, high, value } => Movement::Pad { low: sizes(low)?, high: sizes(high)?, value: *value },
-        Movement::Reverse(axes) => {
-            let mut axes: Vec<usize> = axes.iter().map(|&axis| place(axis)).collect();
+        MovementOp::Slice { starts, sizes: lengths, strides } => {
+            MovementOp::Slice { starts: sizes(starts)?, sizes: sizes(lengths)?, strides: sizes(strides)? }
+        }
+        MovementOp::Pad { low, high, value } => MovementOp::Pad { low: sizes(low)?, high: sizes(high)?, value: *value },
+        MovementOp::Reverse(axes) => {
+            let mut axes: Vec<usize> = axes.iter().map(|&axis| channels_last_axis(axis)).collect();
             axes.sort_unstable();
-            Movement::Reverse(axes)
+            MovementOp::Reverse(axes)
         }
-        Movement::Concat { axis } => Movement::Concat { axis: place(*axis) },
-        Movement::Broadcast(_) | Movement::Reshape(_) | Movement::Transpose(_) => return None,
+        MovementOp::Concat { axis } => MovementOp::Concat { axis: channels_last_axis(*axis) },
+        MovementOp::Broadcast(_) | MovementOp::Reshape(_) | MovementOp::Transpose(_) => return None,
     })
 }
 

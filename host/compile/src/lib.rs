@@ -4,18 +4,18 @@
 
 #![deny(clippy::wildcard_enum_match_arm)]
 
+mod buffer_assignment;
 pub mod check;
 pub mod cost;
-mod destinations;
 pub mod error;
 pub mod expr;
 mod fuse;
+mod kernel_values;
 mod label;
 mod layout;
 pub mod limits;
-pub mod memory;
-mod order;
-mod plan;
+pub mod memory_report;
+mod output_materialization;
 pub mod program;
 pub mod reference;
 mod schedule;
@@ -23,19 +23,19 @@ mod simplify;
 pub mod stages;
 pub mod target;
 mod text;
-mod values;
+mod topological_order;
 pub mod wgsl;
 
 use std::collections::BTreeSet;
 
-use saggar_tensor::{Graph, Interrupt, NodeId, Port, VerifiedGraph};
+use saggar_tensor::{Graph, GraphPort, InterruptCheck, NodeId, VerifiedGraph};
 
 pub use error::CompileError;
 use limits::PINNED_ROUNDS_MAX;
 use program::Kernel;
 pub use program::Program;
-pub use stages::{Stages, stages};
-pub use target::Target;
+pub use stages::{CompileStages, compile_stages};
+pub use target::CompileTarget;
 
 /// The program that computes `graph` on `target`. Equal graphs and targets give equal programs.
 ///
@@ -45,8 +45,8 @@ pub use target::Target;
 ///
 /// # Panics
 /// If the target allows fewer than [`limits::KERNEL_VALUES_MIN`] values a kernel.
-pub fn compile(graph: &VerifiedGraph, target: &Target) -> Result<Program, CompileError> {
-    compile_interruptible(graph, target, &Interrupt::never())
+pub fn compile(graph: &VerifiedGraph, target: &CompileTarget) -> Result<Program, CompileError> {
+    compile_interruptible(graph, target, &InterruptCheck::never())
 }
 
 /// As [`compile`], until `interrupt` comes: every pass looks at it at short intervals.
@@ -58,38 +58,41 @@ pub fn compile(graph: &VerifiedGraph, target: &Target) -> Result<Program, Compil
 /// As [`compile`].
 pub fn compile_interruptible(
     graph: &VerifiedGraph,
-    target: &Target,
-    interrupt: &Interrupt<'_>,
+    target: &CompileTarget,
+    interrupt: &InterruptCheck<'_>,
 ) -> Result<Program, CompileError> {
-    passes(graph, target, interrupt, &mut |_, _| {})
+    run_passes(graph, target, interrupt, &mut |_, _| {})
 }
 
 /// The passes in their order. `look` sees what is scheduled, and the graph that it is about, before memory is planned.
-fn passes(
+fn run_passes(
     graph: &VerifiedGraph,
-    target: &Target,
-    interrupt: &Interrupt<'_>,
-    look: &mut dyn FnMut(&Graph, &[fuse::Draft]),
+    target: &CompileTarget,
+    interrupt: &InterruptCheck<'_>,
+    look: &mut dyn FnMut(&Graph, &[fuse::KernelDraft]),
 ) -> Result<Program, CompileError> {
     assert!(target.kernel_values_max >= limits::KERNEL_VALUES_MIN, "{target:?} allows too few values a kernel");
     let simple = simplify::simplify(graph, interrupt)?;
     let mut laid = match target.channels_last {
-        true => layout::channels_last(simple, interrupt)?,
-        false => layout::channels_first(simple),
+        true => layout::with_channels_last(simple, interrupt)?,
+        false => layout::with_channels_first(simple),
     };
-    let destinations = destinations::destinations(&mut laid.graph);
-    let claims = destinations.claims();
+    let destinations = output_materialization::materialize_outputs(&mut laid.graph);
+    let claims = destinations.required_nodes();
     let mut pinned = BTreeSet::new();
     let nodes = laid.graph.nodes.len();
     let mut round = 0;
     loop {
         let drafts = fuse::fuse(&laid, &claims, &pinned, target, interrupt)?;
-        let scheduled = schedule::schedule(&mut laid.graph, &destinations, drafts, &pinned, interrupt)?;
-        let refused = scheduled.refused.clone();
+        let scheduled = schedule::schedule_kernels(&mut laid.graph, &destinations, drafts, &pinned, interrupt)?;
+        let refused = scheduled.copied_variables.clone();
         look(&laid.graph, &scheduled.drafts);
-        let program = Program { outputs: outputs(graph), ..plan::plan(&laid.graph, scheduled, target, interrupt)? };
+        let program = Program {
+            outputs: output_ports(graph),
+            ..buffer_assignment::assign_buffers(&laid.graph, scheduled, target, interrupt)?
+        };
         // A variable that cannot be updated in place is one value more in its kernel than fusion has counted.
-        let is_too_wide = |kernel: &Kernel| kernel.body.values() > target.values_max(&kernel.body);
+        let is_too_wide = |kernel: &Kernel| kernel.body.value_count() > target.values_max(&kernel.body);
         if refused.is_subset(&pinned) || !program.kernels.iter().any(is_too_wide) {
             check::check(&program, target, interrupt)?;
             return Ok(program);
@@ -104,16 +107,16 @@ fn passes(
     }
 }
 
-fn outputs(graph: &Graph) -> Vec<Port> {
+fn output_ports(graph: &Graph) -> Vec<GraphPort> {
     let port =
-        |(name, node): &(String, NodeId)| Port { name: name.clone(), descriptor: graph.descriptor(*node).clone() };
+        |(name, node): &(String, NodeId)| GraphPort { name: name.clone(), descriptor: graph.descriptor(*node).clone() };
     graph.outputs.iter().map(port).collect()
 }
 
 #[cfg(test)]
-mod chain_tests;
-#[cfg(test)]
 mod equivalence_tests;
+#[cfg(test)]
+mod fused_matmul_tests;
 #[cfg(test)]
 mod golden_tests;
 #[cfg(test)]

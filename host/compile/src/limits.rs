@@ -14,26 +14,26 @@ pub const FUSE_ROUNDS_MAX: usize = 4;
 pub const PINNED_ROUNDS_MAX: usize = 1;
 /// Nodes that may be fused below one materialised node before more of them are materialised; also bounds recursion.
 pub const FUSED_NODES_MAX: usize = 96;
-/// The least `Target::kernel_values_max`: four operands of a concatenation and the result.
+/// The least `CompileTarget::kernel_values_max`: four operands of a concatenation and the result.
 pub const KERNEL_VALUES_MIN: usize = 5;
 /// The most values that a chain touches, on targets that have chains: two products' factors, another factor, what a softmax
 /// and its gradient leave of each row, a mask, and the result.
-pub const CHAIN_VALUES_MAX: usize = 10;
+pub const FUSED_MATMUL_VALUES_MAX: usize = 10;
 /// Products whose elements a chain uses together.
-pub const CHAIN_PRODUCTS_MAX: usize = 2;
+pub const FUSED_MATMUL_PRODUCTS_MAX: usize = 2;
 /// Nodes and readers visited while looking for what uses one product, or for what a chain's factor depends on.
-pub const CHAIN_VISITS_MAX: usize = 512;
+pub const FUSED_MATMUL_VISITS_MAX: usize = 512;
 /// Rows of a chain's matrix that a workgroup has.
-pub const CHAIN_ROWS: usize = 32;
+pub const FUSED_MATMUL_TILE_ROWS: usize = 32;
 /// Columns, depth and rows of a product that one kernel uses and nothing else: past them a chain's workgroups would take longer,
 /// one after the other, than kernels that each keep the device busy; or would be mostly empty.
-pub const CHAIN_ONCE_COLUMNS_MAX: usize = 256;
-/// See [`CHAIN_ONCE_COLUMNS_MAX`].
-pub const CHAIN_ONCE_DEPTH_MAX: usize = 128;
-/// See [`CHAIN_ONCE_COLUMNS_MAX`].
-pub const CHAIN_ONCE_ROWS_MIN: usize = 16;
+pub const FUSED_MATMUL_SINGLE_USE_COLUMNS_MAX: usize = 256;
+/// See [`FUSED_MATMUL_SINGLE_USE_COLUMNS_MAX`].
+pub const FUSED_MATMUL_SINGLE_USE_DEPTH_MAX: usize = 128;
+/// See [`FUSED_MATMUL_SINGLE_USE_COLUMNS_MAX`].
+pub const FUSED_MATMUL_SINGLE_USE_ROWS_MIN: usize = 16;
 /// Columns of what a chain's matrix is multiplied by: its lanes keep sums for all of them.
-pub const CHAIN_COLUMNS_MAX: usize = 128;
+pub const FUSED_MATMUL_COLUMNS_MAX: usize = 128;
 /// Operands of a concatenation that one kernel joins; longer ones become trees.
 pub const CONCAT_OPERANDS_MAX: usize = 4;
 /// Work, in additions per element, that may be repeated instead of stored.

@@ -1,15 +1,15 @@
 //! What the compiler hands to a device: kernels in execution order, over values with fixed places in memory.
 //!
-//! A device needs nothing else: no graph, no operator but those that stand in an [`Expr`] or a [`Body`]. Every value is
+//! A device needs nothing else: no graph, no operator but those that stand in an [`ScalarExpr`] or a [`KernelBody`]. Every value is
 //! dense and row-major. Copies (an output that is an input, an assignment that cannot happen in place) are kernels too.
 
 use std::sync::Arc;
 
-use saggar_tensor::op::{Combine, Conv2d, Pool, Pool2d, ReduceKind};
-use saggar_tensor::{Descriptor, Port};
+use saggar_tensor::op::{Conv2d, Pool2d, PoolKind, ReduceKind, ScatterCombine};
+use saggar_tensor::{Descriptor, GraphPort};
 use serde::{Deserialize, Serialize};
 
-use crate::expr::Expr;
+use crate::expr::ScalarExpr;
 
 /// A value's place in [`Program::values`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -24,16 +24,16 @@ impl ValueId {
 
 /// A dense tensor that some kernel reads or writes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Value {
+pub struct ProgramValue {
     /// Data type and shape.
     pub descriptor: Descriptor,
     /// Where its elements are.
-    pub place: Place,
+    pub place: ValueLocation,
 }
 
 /// Where a value's elements are while a program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Place {
+pub enum ValueLocation {
     /// In the caller's tensor for input `.0`.
     Input(u32),
     /// In the buffer of variable `.0`, which outlives the dispatch.
@@ -55,7 +55,7 @@ pub enum Place {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Slab {
     /// What its elements are on the device; values of different classes never share a slab.
-    pub class: crate::target::Class,
+    pub class: crate::target::StorageClass,
     /// Its size.
     pub bytes: usize,
 }
@@ -64,22 +64,22 @@ pub struct Slab {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Program {
     /// Every value that a kernel reads or writes.
-    pub values: Vec<Value>,
+    pub values: Vec<ProgramValue>,
     /// Scratch memory.
     pub slabs: Vec<Slab>,
     /// In execution order; each may read what earlier ones wrote.
     pub kernels: Vec<Kernel>,
     /// What a dispatch is given, in the graph's order.
-    pub inputs: Vec<Port>,
+    pub inputs: Vec<GraphPort>,
     /// State that outlives a dispatch, in the graph's order.
-    pub variables: Vec<Port>,
+    pub variables: Vec<GraphPort>,
     /// Variables that some kernel writes: sorted, distinct.
     pub written_variables: Vec<u32>,
     /// Dense little-endian bytes with their descriptors. They are not serialized with the program.
     #[serde(skip)]
     pub constants: Vec<(Descriptor, Arc<[u8]>)>,
     /// What a dispatch returns, in the graph's order.
-    pub outputs: Vec<Port>,
+    pub outputs: Vec<GraphPort>,
 }
 
 /// One unit of device work.
@@ -88,12 +88,12 @@ pub struct Kernel {
     /// For errors, traces and profiles: the family and the plugin's labels where there are any.
     pub label: String,
     /// What is computed.
-    pub body: Body,
+    pub body: KernelBody,
 }
 
-/// An element of an [`Expr`]'s result written to a value, in row-major order of the iteration dimensions.
+/// An element of an [`ScalarExpr`]'s result written to a value, in row-major order of the iteration dimensions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Store {
+pub struct ResultStore {
     /// Which value; it has as many elements as the iteration space.
     pub value: ValueId,
     /// Which instruction's result.
@@ -105,14 +105,14 @@ pub struct Store {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Epilogue {
     /// Over the kernel's result dimensions.
-    pub expr: Expr,
+    pub expr: ScalarExpr,
     /// At least one.
-    pub stores: Vec<Store>,
+    pub stores: Vec<ResultStore>,
 }
 
 /// The order of the axes of what a windowed kernel reads and writes; filters are `[o, c/groups, kh, kw]` in both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Layout {
+pub enum ChannelLayout {
     /// `[n, c, h, w]`.
     ChannelsFirst,
     /// `[n, h, w, c]`.
@@ -121,7 +121,7 @@ pub enum Layout {
 
 /// Matrices, one for each batch, as a factor of products.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Factor {
+pub struct ProductOperand {
     /// Where they are.
     pub value: ValueId,
     /// Whether rows and columns are stored the other way round.
@@ -132,18 +132,18 @@ pub struct Factor {
 
 /// A product `[rows, depth]` by `[depth, columns]` for each batch of a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Product {
+pub struct FusedProduct {
     /// Columns of the first factor.
     pub depth: usize,
     /// First factor.
-    pub a: Factor,
+    pub a: ProductOperand,
     /// Second factor.
-    pub b: Factor,
+    pub b: ProductOperand,
 }
 
 /// Values that a softmax over rows leaves for others, `float32` and one element a row; none where nobody asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Softmax {
+pub struct SoftmaxStatistics {
     /// Of each row, the largest element.
     pub largest: Option<ValueId>,
     /// Of each row, the sum of the exponentials of its elements less the largest.
@@ -152,13 +152,13 @@ pub struct Softmax {
 
 /// What becomes of a chain's matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum End {
+pub enum FusedConsumer {
     /// Each row is folded.
     Fold(ReduceKind),
     /// It is multiplied.
     Product {
         /// By this second factor, which has as many rows as the matrix has columns.
-        factor: Factor,
+        factor: ProductOperand,
         /// Columns of the second factor.
         columns: usize,
         /// Whether the result is stored with its columns before its rows.
@@ -168,16 +168,16 @@ pub enum End {
 
 /// What a kernel computes. Shapes named here are those of the values, as the operator's documentation gives them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Body {
+pub enum KernelBody {
     /// Fused element-wise work. A stored value may be a variable that is also loaded, if every load of it has the
     /// identity view: each element is then read before it is written, by the same lane.
     Map {
         /// Iteration space, outermost first.
         dims: Vec<usize>,
         /// Over `dims`.
-        expr: Expr,
+        expr: ScalarExpr,
         /// At least one.
-        stores: Vec<Store>,
+        stores: Vec<ResultStore>,
     },
     /// A fold with fused prologue and epilogue. Order of combination is the device's, but fixed.
     Fold {
@@ -188,7 +188,7 @@ pub enum Body {
         /// Folded dimensions; their product may be 0.
         inner: Vec<usize>,
         /// Over `outer ++ inner`; its last instruction is what is folded.
-        prologue: Expr,
+        prologue: ScalarExpr,
         /// Over `outer`.
         epilogue: Epilogue,
     },
@@ -230,13 +230,13 @@ pub enum Body {
         /// The link's iteration space: batches, any number of dimensions of them, then the matrix's rows and columns.
         dims: Vec<usize>,
         /// One or two products of a row's and a column's elements.
-        products: Vec<Product>,
-        /// Over `dims`, with `Instruction::Product(i)` the element of `products[i]`: its last instruction is the matrix, `float32`.
-        link: Expr,
+        products: Vec<FusedProduct>,
+        /// Over `dims`, with `Instruction::FusedProduct(i)` the element of `products[i]`: its last instruction is the matrix, `float32`.
+        link: ScalarExpr,
         /// Whether the matrix is not the link's but the softmax of its rows, and what of that is stored.
-        softmax: Option<Softmax>,
+        softmax: Option<SoftmaxStatistics>,
         /// What becomes of the matrix.
-        end: End,
+        end: FusedConsumer,
         /// The result's dimensions: batches, and rows for a fold; rows and columns for a product, or columns and rows.
         results: Vec<usize>,
         /// Over `results`.
@@ -247,7 +247,7 @@ pub enum Body {
         /// Geometry.
         conv: Conv2d,
         /// Order of the axes of what is read and written.
-        layout: Layout,
+        layout: ChannelLayout,
         /// `[n, c, h, w]`.
         input: ValueId,
         /// `[o, c/groups, kh, kw]`.
@@ -262,7 +262,7 @@ pub enum Body {
         /// The forward geometry.
         conv: Conv2d,
         /// Order of the axes of what is read and written.
-        layout: Layout,
+        layout: ChannelLayout,
         /// `[n, o, oh, ow]`.
         gradient: ValueId,
         /// `[o, c/groups, kh, kw]`.
@@ -275,7 +275,7 @@ pub enum Body {
         /// The forward geometry.
         conv: Conv2d,
         /// Order of the axes of what is read and written.
-        layout: Layout,
+        layout: ChannelLayout,
         /// `[n, c, h, w]`.
         input: ValueId,
         /// `[n, o, oh, ow]`.
@@ -286,11 +286,11 @@ pub enum Body {
     /// Pooling: `[n, c, h, w]` to `[n, c, oh, ow]`.
     Pool2d {
         /// How.
-        kind: Pool,
+        kind: PoolKind,
         /// Geometry.
         pool: Pool2d,
         /// Order of the axes of what is read and written.
-        layout: Layout,
+        layout: ChannelLayout,
         /// The operand.
         input: ValueId,
         /// The result.
@@ -301,7 +301,7 @@ pub enum Body {
         /// The forward geometry.
         pool: Pool2d,
         /// Order of the axes of what is read and written.
-        layout: Layout,
+        layout: ChannelLayout,
         /// The forward operand.
         input: ValueId,
         /// Gradient of the forward result.
@@ -314,7 +314,7 @@ pub enum Body {
         /// The forward geometry.
         pool: Pool2d,
         /// Order of the axes of what is read and written.
-        layout: Layout,
+        layout: ChannelLayout,
         /// Gradient of the forward result.
         gradient: ValueId,
         /// Gradient of the operand.
@@ -331,13 +331,13 @@ pub enum Body {
         /// The result.
         output: ValueId,
     },
-    /// `indices [count]` and `updates [before, count, after]` to `[before, size, after]`, as `Index::Scatter` and
+    /// `indices [count]` and `updates [before, count, after]` to `[before, size, after]`, as `Index::ScatterShader` and
     /// `Index::ScatterAdd`.
     Scatter {
         /// `[before, size, after]`.
         dims: [usize; 3],
         /// What becomes of a place that an update goes to.
-        combine: Combine,
+        combine: ScatterCombine,
         /// What the places hold at first, `[before, size, after]`; none: zeros.
         base: Option<ValueId>,
         /// Where updates go.

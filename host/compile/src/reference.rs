@@ -10,17 +10,17 @@
 mod body;
 mod compare;
 
-use saggar_tensor::interp::Value;
-use saggar_tensor::{Descriptor, Port};
+use saggar_tensor::interp::InterpTensor;
+use saggar_tensor::{Descriptor, GraphPort};
 
-use crate::program::{Body, Place, Program, ValueId};
-pub use compare::compare;
+use crate::program::{KernelBody, Program, ValueId, ValueLocation};
+pub use compare::compare_with_interpreter;
 
 /// What scratch memory and fresh outputs hold before a kernel writes them.
 const GARBAGE: u8 = 0xA5;
 
 /// Byte buffers of one run.
-struct Memory<'a> {
+struct ReferenceMemory<'a> {
     program: &'a Program,
     inputs: Vec<Vec<u8>>,
     variables: Vec<Vec<u8>>,
@@ -29,9 +29,9 @@ struct Memory<'a> {
 }
 
 /// Runs `program`; `variables` then hold what it wrote. The outputs come in the program's order.
-pub fn run(program: &Program, inputs: &[Value], variables: &mut [Value]) -> Vec<Value> {
-    let bytes = |values: &[Value]| values.iter().map(Value::to_bytes).collect();
-    let mut memory = Memory {
+pub fn run_program(program: &Program, inputs: &[InterpTensor], variables: &mut [InterpTensor]) -> Vec<InterpTensor> {
+    let bytes = |values: &[InterpTensor]| values.iter().map(InterpTensor::to_bytes).collect();
+    let mut memory = ReferenceMemory {
         program,
         inputs: bytes(inputs),
         variables: bytes(variables),
@@ -40,15 +40,15 @@ pub fn run(program: &Program, inputs: &[Value], variables: &mut [Value]) -> Vec<
     };
     for kernel in &program.kernels {
         check_overlaps(program, &kernel.body);
-        for (value, result) in body::results(&memory, &kernel.body) {
-            memory.write(value, &result);
+        for (value, result) in body::kernel_results(&memory, &kernel.body) {
+            memory.write_value(value, &result);
         }
     }
-    let value = |(port, bytes): (&Port, &Vec<u8>)| {
-        Value::from_bytes(port.descriptor.clone(), bytes).expect("buffers have their port's size")
+    let value = |(port, bytes): (&GraphPort, &Vec<u8>)| {
+        InterpTensor::from_bytes(port.descriptor.clone(), bytes).expect("buffers have their port's size")
     };
     let outputs = program.outputs.iter().zip(&memory.outputs).map(value).collect();
-    let written: Vec<Value> = program.variables.iter().zip(&memory.variables).map(value).collect();
+    let written: Vec<InterpTensor> = program.variables.iter().zip(&memory.variables).map(value).collect();
     for (at, (variable, value)) in variables.iter_mut().zip(written).enumerate() {
         let declared = program.written_variables.binary_search(&(at as u32)).is_ok();
         assert!(declared || *variable == value, "variable {at} is written and not declared as written");
@@ -57,77 +57,80 @@ pub fn run(program: &Program, inputs: &[Value], variables: &mut [Value]) -> Vec<
     outputs
 }
 
-impl Memory<'_> {
+impl ReferenceMemory<'_> {
     /// The value's elements, as a tensor of its own shape.
-    fn read(&self, value: ValueId) -> Value {
+    fn read_value(&self, value: ValueId) -> InterpTensor {
         let described = &self.program.values[value.index()];
         let descriptor = described.descriptor.clone();
         let bytes = match described.place {
-            Place::Input(input) => self.inputs[input as usize].clone(),
-            Place::Variable(variable) => self.variables[variable as usize].clone(),
-            Place::Output(output) => self.outputs[output as usize].clone(),
-            Place::Constant(constant) => self.program.constants[constant as usize].1.to_vec(),
-            Place::Slab { slab, offset_bytes } => {
+            ValueLocation::Input(input) => self.inputs[input as usize].clone(),
+            ValueLocation::Variable(variable) => self.variables[variable as usize].clone(),
+            ValueLocation::Output(output) => self.outputs[output as usize].clone(),
+            ValueLocation::Constant(constant) => self.program.constants[constant as usize].1.to_vec(),
+            ValueLocation::Slab { slab, offset_bytes } => {
                 let step = self.program.slabs[slab as usize].class.element_bytes(descriptor.dtype);
                 let elements = self.slabs[slab as usize][offset_bytes..].chunks(step).take(descriptor.shape.elements());
                 elements.flat_map(|element| &element[..descriptor.dtype.bytes()]).copied().collect()
             }
         };
-        Value::from_bytes(descriptor, &bytes).expect("a value has its descriptor's size")
+        InterpTensor::from_bytes(descriptor, &bytes).expect("a value has its descriptor's size")
     }
 
-    fn write(&mut self, value: ValueId, result: &Value) {
+    fn write_value(&mut self, value: ValueId, result: &InterpTensor) {
         let described = &self.program.values[value.index()];
         let size = described.descriptor.dtype.bytes();
         assert_eq!(described.descriptor.dtype, result.descriptor().dtype, "a store keeps the data type");
         let bytes = result.to_bytes();
         assert_eq!(described.descriptor.bytes(), bytes.len(), "a store writes the whole value");
         match described.place {
-            Place::Variable(variable) => self.variables[variable as usize].copy_from_slice(&bytes),
-            Place::Output(output) => self.outputs[output as usize].copy_from_slice(&bytes),
-            Place::Slab { slab, offset_bytes } => {
+            ValueLocation::Variable(variable) => self.variables[variable as usize].copy_from_slice(&bytes),
+            ValueLocation::Output(output) => self.outputs[output as usize].copy_from_slice(&bytes),
+            ValueLocation::Slab { slab, offset_bytes } => {
                 let step = self.program.slabs[slab as usize].class.element_bytes(described.descriptor.dtype);
                 let elements = self.slabs[slab as usize][offset_bytes..].chunks_mut(step);
                 for (element, bytes) in elements.zip(bytes.chunks(size)) {
                     element[..size].copy_from_slice(bytes);
                 }
             }
-            Place::Input(_) | Place::Constant(_) => panic!("{:?} is written", described.place),
+            ValueLocation::Input(_) | ValueLocation::Constant(_) => panic!("{:?} is written", described.place),
         }
     }
 }
 
-fn check_overlaps(program: &Program, body: &Body) {
-    let reads = body.reads();
-    let writes = body.writes();
+fn check_overlaps(program: &Program, body: &KernelBody) {
+    let reads = body.read_values();
+    let writes = body.written_values();
     for (at, &written) in writes.iter().enumerate() {
         for &other in reads.iter().chain(&writes[at + 1..]) {
-            let updated = reads.contains(&other) && is_update(program, body, [written, other]);
-            assert!(updated || !overlap(program, written, other), "{written:?} lies on {other:?} in {body:?}");
+            let updated = reads.contains(&other) && is_in_place_update(program, body, [written, other]);
+            assert!(updated || !overlaps(program, written, other), "{written:?} lies on {other:?} in {body:?}");
         }
     }
 }
 
 /// Whether a value is written over one that is read, element by element or tile by tile: a variable, or scratch memory.
-fn is_update(program: &Program, body: &Body, [written, read]: [ValueId; 2]) -> bool {
+fn is_in_place_update(program: &Program, body: &KernelBody, [written, read]: [ValueId; 2]) -> bool {
     let [to, from] = [written, read].map(|value| &program.values[value.index()]);
     let is_same = match to.place {
-        Place::Variable(_) => written == read,
-        Place::Slab { .. } => to.place == from.place && to.descriptor.bytes() == from.descriptor.bytes(),
-        Place::Input(_) | Place::Constant(_) | Place::Output(_) => false,
+        ValueLocation::Variable(_) => written == read,
+        ValueLocation::Slab { .. } => to.place == from.place && to.descriptor.bytes() == from.descriptor.bytes(),
+        ValueLocation::Input(_) | ValueLocation::Constant(_) | ValueLocation::Output(_) => false,
     };
     let mut in_tiles = false;
-    if let Body::MaxPool2dGrad { pool, input, gradient, .. } = body {
+    if let KernelBody::MaxPool2dGrad { pool, input, gradient, .. } = body {
         let dims = from.descriptor.shape.dims();
         in_tiles = *input == read && *gradient != read && pool.is_tiling([dims[1], dims[2]]);
     }
     is_same && (in_tiles || body::reads_in_place(body, read))
 }
 
-fn overlap(program: &Program, a: ValueId, b: ValueId) -> bool {
+fn overlaps(program: &Program, a: ValueId, b: ValueId) -> bool {
     let [a, b] = [a, b].map(|value| &program.values[value.index()]);
     match (a.place, b.place) {
-        (Place::Slab { slab, offset_bytes }, Place::Slab { slab: other, offset_bytes: other_offset }) => {
+        (
+            ValueLocation::Slab { slab, offset_bytes },
+            ValueLocation::Slab { slab: other, offset_bytes: other_offset },
+        ) => {
             let class = program.slabs[slab as usize].class;
             let [a_bytes, b_bytes] = [a, b].map(|value| {
                 let Descriptor { dtype, shape } = &value.descriptor;

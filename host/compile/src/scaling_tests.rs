@@ -3,21 +3,21 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use saggar_tensor::arbitrary::Random;
 use saggar_tensor::grad::gradients;
 use saggar_tensor::limits::GRAPH_OUTPUTS_MAX;
 use saggar_tensor::op::{Conv2d, ReduceKind, Scalar};
+use saggar_tensor::testgen::CaseRng;
 use saggar_tensor::{
-    DType, Descriptor, GraphBuilder, Interrupt, Interrupted, NodeId, Shape, VerifiedGraph, nn, verify,
+    DType, Descriptor, GraphBuilder, InterruptCheck, InterruptedError, NodeId, Shape, VerifiedGraph, nn, verify,
 };
 
-use crate::{Target, compile_interruptible};
+use crate::{CompileTarget, compile_interruptible};
 
 /// A graph of about so many nodes.
-type Grow = fn(&mut GraphBuilder, usize);
+type GraphGenerator = fn(&mut GraphBuilder, usize);
 
 /// Every shape that a pass could be slow on.
-const SHAPES: [(&str, Grow); 26] = [
+const SHAPES: [(&str, GraphGenerator); 26] = [
     ("chain", |g, nodes| {
         let x = input(g, "x");
         let y = (0..nodes).fold(x, |x, _| g.tanh(x).unwrap());
@@ -25,15 +25,15 @@ const SHAPES: [(&str, Grow); 26] = [
     }),
     ("wide", |g, nodes| {
         let x = input(g, "x");
-        let parts = (0..nodes / 4).map(|at| scaled(g, x, at)).collect();
-        joined(g, parts);
+        let parts = (0..nodes / 4).map(|at| scale_by_position(g, x, at)).collect();
+        output_sum(g, parts);
     }),
     ("fan out", |g, nodes| {
         let x = input(g, "x");
         let product = g.matmul(x, x).unwrap();
         let mut sum = product;
         for at in 0..nodes / 3 {
-            let part = scaled(g, product, at);
+            let part = scale_by_position(g, product, at);
             sum = g.add(sum, part).unwrap();
         }
         g.output("y", sum).unwrap();
@@ -57,7 +57,7 @@ const SHAPES: [(&str, Grow); 26] = [
         let x = input(g, "x");
         for at in 0..nodes / 4 {
             let held = variable(g, at);
-            let part = scaled(g, held, at);
+            let part = scale_by_position(g, held, at);
             let next = g.add(part, x).unwrap();
             g.assign_to(held, next).unwrap();
         }
@@ -83,13 +83,13 @@ const SHAPES: [(&str, Grow); 26] = [
         }
         g.output("new", all).unwrap();
         let turned = held.iter().map(|&variable| g.transpose(variable, &[1, 0]).unwrap()).collect();
-        joined(g, turned);
+        output_sum(g, turned);
     }),
     ("folds", |g, nodes| {
         let x = input(g, "x");
         let mut sum = g.reduce_sum(x, &[0, 1], false).unwrap();
         for at in 0..nodes / 4 {
-            let part = scaled(g, x, at);
+            let part = scale_by_position(g, x, at);
             let part = g.reduce(ReduceKind::Max, part, &[0, 1], false).unwrap();
             sum = g.add(sum, part).unwrap();
         }
@@ -114,7 +114,7 @@ const SHAPES: [(&str, Grow); 26] = [
         let x = input(g, "x");
         let mut sum = x;
         for at in 0..nodes / 4 {
-            let part = scaled(g, x, at);
+            let part = scale_by_position(g, x, at);
             let part = g.matmul(part, x).unwrap();
             sum = g.add(sum, part).unwrap();
         }
@@ -137,7 +137,7 @@ const SHAPES: [(&str, Grow); 26] = [
     ("concatenations", |g, nodes| {
         let mut x = input(g, "x");
         for _ in 0..nodes / 70 {
-            let parts: Vec<NodeId> = (0..32).map(|at| scaled(g, x, at)).collect();
+            let parts: Vec<NodeId> = (0..32).map(|at| scale_by_position(g, x, at)).collect();
             let whole = g.concat(&parts, 0).unwrap();
             x = g.slice(whole, &[7, 0], &[8, 8], &[3, 1]).unwrap();
         }
@@ -155,8 +155,8 @@ const SHAPES: [(&str, Grow); 26] = [
         let shape = Shape::new([2; 8]).unwrap();
         let x = g.input("x", Descriptor::new(DType::F32, shape)).unwrap();
         let padded = g.pad(x, &[1; 8], &[0; 8], Scalar::Float(1.0)).unwrap();
-        let parts = (0..nodes / 4).map(|at| scaled(g, padded, at)).collect();
-        joined(g, parts);
+        let parts = (0..nodes / 4).map(|at| scale_by_position(g, padded, at)).collect();
+        output_sum(g, parts);
     }),
     ("movements", |g, nodes| {
         let mut x = input(g, "x");
@@ -167,23 +167,23 @@ const SHAPES: [(&str, Grow); 26] = [
         let spread = |g: &mut GraphBuilder, at: usize| {
             let row = g.narrow(x, 0, at % 8, 1).unwrap();
             let spread = g.broadcast_to(row, Shape::new([8, 8]).unwrap()).unwrap();
-            scaled(g, spread, at)
+            scale_by_position(g, spread, at)
         };
         let parts = (0..nodes / 8).map(|at| spread(g, at)).collect();
-        joined(g, parts);
+        output_sum(g, parts);
     }),
     ("outputs", |g, nodes| {
         let x = input(g, "x");
         let outputs = GRAPH_OUTPUTS_MAX.min(nodes / 4);
         for at in 0..outputs {
-            let start = scaled(g, x, at);
+            let start = scale_by_position(g, x, at);
             let y = (2..nodes / outputs).fold(start, |y, _| g.sin(y).unwrap());
             g.output(&format!("y{at}"), y).unwrap();
         }
     }),
     ("inputs", |g, nodes| {
         let parts = (0..nodes / 2).map(|at| input(g, &format!("x{at}"))).collect();
-        joined(g, parts);
+        output_sum(g, parts);
     }),
     ("two chains beside each other", |g, nodes| {
         let x = input(g, "x");
@@ -196,7 +196,7 @@ const SHAPES: [(&str, Grow); 26] = [
             }
             a = g.sin(a).unwrap();
         }
-        joined(g, vec![a, b]);
+        output_sum(g, vec![a, b]);
     }),
     ("distant readers", |g, nodes| {
         // Many values, each read at once and again behind a long row of folds.
@@ -213,7 +213,7 @@ const SHAPES: [(&str, Grow); 26] = [
             parts.extend(late);
             row = g.tanh(row).unwrap();
         }
-        joined(g, parts);
+        output_sum(g, parts);
     }),
     ("windows", |g, nodes| {
         let image = |g: &mut GraphBuilder, name: &str, dims: [usize; 4]| {
@@ -238,7 +238,7 @@ const SHAPES: [(&str, Grow); 26] = [
         g.output("y", x).unwrap();
     }),
     ("anything", |g, nodes| {
-        let random = &mut Random::new(7);
+        let random = &mut CaseRng::new(7);
         let mut all = vec![input(g, "a"), input(g, "b")];
         while g.graph().nodes.len() < nodes {
             let near = all.len().saturating_sub(if random.once_in(4) { all.len() } else { 40 });
@@ -260,7 +260,7 @@ const SHAPES: [(&str, Grow); 26] = [
             }
         }
         let last = all[all.len().saturating_sub(400)..].to_vec();
-        joined(g, last);
+        output_sum(g, last);
     }),
     ("gradients of a chain", |g, nodes| {
         let x = input(g, "x");
@@ -279,7 +279,7 @@ const SHAPES: [(&str, Grow); 26] = [
         }
         let loss = g.reduce_sum(x, &[0, 1], false).unwrap();
         for (weight, gradient) in weights.iter().zip(gradients(g, loss, &weights).unwrap()) {
-            let step = scaled(g, gradient, 1);
+            let step = scale_by_position(g, gradient, 1);
             let next = g.sub(*weight, step).unwrap();
             g.assign_to(*weight, next).unwrap();
         }
@@ -300,20 +300,20 @@ fn variable(g: &mut GraphBuilder, at: usize) -> NodeId {
 }
 
 /// `x` times a number that depends on `at`.
-fn scaled(g: &mut GraphBuilder, x: NodeId, at: usize) -> NodeId {
+fn scale_by_position(g: &mut GraphBuilder, x: NodeId, at: usize) -> NodeId {
     let factor = g.fill(g.descriptor(x).clone(), Scalar::Float(at as f64 / 64.0 + 0.5)).unwrap();
     g.mul(x, factor).unwrap()
 }
 
 /// One output: the sum of all `parts`, pair by pair.
-fn joined(g: &mut GraphBuilder, mut parts: Vec<NodeId>) {
+fn output_sum(g: &mut GraphBuilder, mut parts: Vec<NodeId>) {
     while parts.len() > 1 {
         parts = parts.chunks(2).map(|pair| pair.iter().copied().reduce(|a, b| g.add(a, b).unwrap()).unwrap()).collect();
     }
     g.output("joined", parts[0]).unwrap();
 }
 
-fn built(grow: Grow, nodes: usize) -> VerifiedGraph {
+fn build_graph(grow: GraphGenerator, nodes: usize) -> VerifiedGraph {
     let mut builder = GraphBuilder::new();
     grow(&mut builder, nodes);
     verify(builder.finish()).unwrap()
@@ -321,7 +321,7 @@ fn built(grow: Grow, nodes: usize) -> VerifiedGraph {
 
 /// What compiling a graph took.
 #[derive(Clone, Copy, Debug)]
-struct Taken {
+struct CompileEffort {
     kernels: usize,
     /// Times that it asked whether to stop: each node, kernel and pair of kernels that it looked at.
     steps: usize,
@@ -336,7 +336,7 @@ fn processor_time(start: Instant) -> Duration {
     nanoseconds.map_or_else(|| start.elapsed(), Duration::from_nanos)
 }
 
-fn compiled(graph: &VerifiedGraph, target: &Target) -> Taken {
+fn measure_compile(graph: &VerifiedGraph, target: &CompileTarget) -> CompileEffort {
     let steps = AtomicUsize::new(0);
     let count = || {
         steps.fetch_add(1, Ordering::Relaxed);
@@ -344,9 +344,9 @@ fn compiled(graph: &VerifiedGraph, target: &Target) -> Taken {
     };
     let start = Instant::now();
     let before = processor_time(start);
-    let program = compile_interruptible(graph, target, &Interrupt::when(&count)).unwrap();
+    let program = compile_interruptible(graph, target, &InterruptCheck::from_condition(&count)).unwrap();
     let time = processor_time(start).saturating_sub(before);
-    Taken { kernels: program.kernels.len(), steps: steps.into_inner(), time }
+    CompileEffort { kernels: program.kernels.len(), steps: steps.into_inner(), time }
 }
 
 /// The whole size, as `NODES` says: `make fuzz-graphs` takes the largest graphs that there may be.
@@ -355,10 +355,10 @@ fn large_graphs_take_steps_in_proportion_to_their_nodes() {
     let nodes: usize = std::env::var("NODES").map_or(2000, |nodes| nodes.parse().expect("NODES is a number"));
     let only = std::env::var("SHAPE").unwrap_or_default();
     for (name, grow) in SHAPES.into_iter().filter(|(name, _)| name.contains(&only)) {
-        for (kind, target) in [("gpu", Target::gpu()), ("cpu", Target::cpu())] {
+        for (kind, target) in [("gpu", CompileTarget::gpu()), ("cpu", CompileTarget::cpu())] {
             let [(small, few), (large, many)] = [nodes / 4, nodes].map(|nodes| {
-                let graph = built(grow, nodes);
-                (graph.nodes.len(), compiled(&graph, &target))
+                let graph = build_graph(grow, nodes);
+                (graph.nodes.len(), measure_compile(&graph, &target))
             });
             println!("{name} for {kind}: {small} nodes {few:?}, {large} nodes {many:?}");
             let growth = large.div_ceil(small);
@@ -369,16 +369,16 @@ fn large_graphs_take_steps_in_proportion_to_their_nodes() {
 }
 
 #[test]
-fn a_compilation_stops_when_it_is_asked_to() {
+fn compilation_stops_on_interrupt() {
     for (name, grow) in SHAPES {
-        let graph = built(grow, 200);
-        for target in [Target::gpu(), Target::cpu()] {
-            let whole = compiled(&graph, &target).steps;
+        let graph = build_graph(grow, 200);
+        for target in [CompileTarget::gpu(), CompileTarget::cpu()] {
+            let whole = measure_compile(&graph, &target).steps;
             for last in (0..whole).step_by(whole / 12 + 1) {
                 let steps = AtomicUsize::new(0);
                 let due = || steps.fetch_add(1, Ordering::Relaxed) >= last;
-                let answer = compile_interruptible(&graph, &target, &Interrupt::when(&due));
-                assert_eq!(answer, Err(Interrupted.into()), "{name} after {last} of {whole} steps");
+                let answer = compile_interruptible(&graph, &target, &InterruptCheck::from_condition(&due));
+                assert_eq!(answer, Err(InterruptedError.into()), "{name} after {last} of {whole} steps");
             }
         }
     }

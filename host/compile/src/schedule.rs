@@ -3,46 +3,46 @@
 //! Reads of a variable see its old value. A kernel writes a variable in place where every other reader can run before
 //! it; otherwise the new value waits in scratch memory for a copy that runs after all readers.
 
-mod flow;
+mod kernel_dependencies;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use flow::Flow;
-use saggar_tensor::op::{Op, Unary};
-use saggar_tensor::{Graph, Interrupt, Node, NodeId};
+use kernel_dependencies::KernelDependencies;
+use saggar_tensor::op::{Op, UnaryOp};
+use saggar_tensor::{Graph, GraphNode, InterruptCheck, NodeId};
 
-use crate::destinations::Destinations;
 use crate::error::CompileError;
-use crate::expr::{Expr, Instruction, Register, View};
-use crate::fuse::{Draft, variable};
-use crate::program::{Body, Place, Store, ValueId};
+use crate::expr::{AffineView, Instruction, Register, ScalarExpr};
+use crate::fuse::{KernelDraft, read_variable};
+use crate::output_materialization::MaterializedOutputs;
+use crate::program::{KernelBody, ResultStore, ValueId, ValueLocation};
 
 /// Kernels in execution order.
-pub(crate) struct Schedule {
+pub(crate) struct KernelSchedule {
     /// Each reads what earlier ones wrote.
-    pub(crate) drafts: Vec<Draft>,
+    pub(crate) drafts: Vec<KernelDraft>,
     /// Where claimed nodes are written; all other results are scratch.
-    pub(crate) homes: BTreeMap<NodeId, Place>,
+    pub(crate) locations: BTreeMap<NodeId, ValueLocation>,
     /// Variables that cannot be written in place although the fusion counted on it.
-    pub(crate) refused: BTreeSet<u32>,
+    pub(crate) copied_variables: BTreeSet<u32>,
 }
 
 /// Orders `drafts`, adding copies to the graph and to the kernels where a variable cannot be written in place.
 ///
 /// # Errors
 /// `Interrupted`; `Internal` if kernels wait for each other.
-pub(crate) fn schedule(
+pub(crate) fn schedule_kernels(
     graph: &mut Graph,
-    destinations: &Destinations,
-    drafts: Vec<Draft>,
+    destinations: &MaterializedOutputs,
+    drafts: Vec<KernelDraft>,
     pinned: &BTreeSet<u32>,
-    interrupt: &Interrupt<'_>,
-) -> Result<Schedule, CompileError> {
-    let mut homes: BTreeMap<NodeId, Place> = BTreeMap::new();
+    interrupt: &InterruptCheck<'_>,
+) -> Result<KernelSchedule, CompileError> {
+    let mut homes: BTreeMap<NodeId, ValueLocation> = BTreeMap::new();
     for (at, &node) in destinations.outputs.iter().enumerate() {
-        homes.insert(node, Place::Output(at as u32));
+        homes.insert(node, ValueLocation::Output(at as u32));
     }
-    let mut flow = Flow::new(graph, drafts)?;
+    let mut flow = KernelDependencies::new(graph, drafts)?;
     let mut refused = BTreeSet::new();
     for &(assigned, node) in &destinations.assignments {
         interrupt.check()?;
@@ -51,35 +51,35 @@ pub(crate) fn schedule(
         let readers = flow.readers_of_variable(assigned);
         let ordered = !pinned.contains(&assigned)
             && updates_in_place(graph, &flow.drafts[maker], assigned)
-            && flow.order(&readers, maker);
+            && flow.order_before(&readers, maker);
         if ordered {
-            homes.insert(node, Place::Variable(assigned));
+            homes.insert(node, ValueLocation::Variable(assigned));
             continue;
         }
         refused.insert(assigned);
-        let (copied, draft) = copy(graph, node);
-        let at = flow.push(draft);
-        if !flow.order(&readers, at) {
+        let (copied, draft) = copy_kernel(graph, node);
+        let at = flow.push_kernel(draft);
+        if !flow.order_before(&readers, at) {
             let place = format!("the copy to variable {assigned}");
             return Err(CompileError::Internal { pass: "schedule", place, what: "nothing depends on it" });
         }
-        homes.insert(copied, Place::Variable(assigned));
+        homes.insert(copied, ValueLocation::Variable(assigned));
     }
-    let drafts = flow.sorted(graph, &homes, interrupt)?;
-    Ok(Schedule { drafts, homes, refused })
+    let drafts = flow.memory_aware_order(graph, &homes, interrupt)?;
+    Ok(KernelSchedule { drafts, locations: homes, copied_variables: refused })
 }
 
 /// Whether a kernel that writes the variable reads it, if at all, element by element.
-fn updates_in_place(graph: &Graph, draft: &Draft, assigned: u32) -> bool {
-    if draft.loads.iter().all(|load| variable(graph, *load) != Some(assigned)) {
+fn updates_in_place(graph: &Graph, draft: &KernelDraft, assigned: u32) -> bool {
+    if draft.loads.iter().all(|load| read_variable(graph, *load) != Some(assigned)) {
         return true;
     }
-    reads_in_order(&draft.body, |node| variable(graph, node) == Some(assigned))
+    reads_in_order(&draft.body, |node| read_variable(graph, node) == Some(assigned))
 }
 
 /// Whether a map reads the nodes that `is_meant` names, if at all, element by element.
-pub(crate) fn reads_in_order(body: &Body, is_meant: impl Fn(NodeId) -> bool) -> bool {
-    let Body::Map { dims, expr, .. } = body else { return false };
+pub(crate) fn reads_in_order(body: &KernelBody, is_meant: impl Fn(NodeId) -> bool) -> bool {
+    let KernelBody::Map { dims, expr, .. } = body else { return false };
     let is_meant = |value: &ValueId| is_meant(NodeId(value.0));
     expr.instructions.iter().all(|(instruction, _)| match instruction {
         Instruction::Load { value, view, .. } => !is_meant(value) || is_identity(view, dims),
@@ -95,7 +95,7 @@ pub(crate) fn reads_in_order(body: &Body, is_meant: impl Fn(NodeId) -> bool) -> 
 }
 
 /// Whether the view's element is always the one at the iteration's own position.
-fn is_identity(view: &View, dims: &[usize]) -> bool {
+fn is_identity(view: &AffineView, dims: &[usize]) -> bool {
     let mut stride = 1;
     let mut in_order = view.offset == 0 && view.bounds.is_empty();
     for (&size, &step) in dims.iter().zip(&view.strides).rev() {
@@ -105,18 +105,18 @@ fn is_identity(view: &View, dims: &[usize]) -> bool {
     in_order
 }
 
-fn copy(graph: &mut Graph, node: NodeId) -> (NodeId, Draft) {
+fn copy_kernel(graph: &mut Graph, node: NodeId) -> (NodeId, KernelDraft) {
     let copied = NodeId(graph.nodes.len() as u32);
     let descriptor = graph.descriptor(node).clone();
     let elements = descriptor.shape.elements();
     let dtype = descriptor.dtype;
-    graph.nodes.push(Node { op: Op::Unary(Unary::StopGradient), inputs: vec![node], descriptor, label: None });
-    let view = View { offset: 0, strides: vec![1], bounds: Vec::new() };
+    graph.nodes.push(GraphNode { op: Op::Unary(UnaryOp::StopGradient), inputs: vec![node], descriptor, label: None });
+    let view = AffineView { offset: 0, strides: vec![1], bounds: Vec::new() };
     let load = Instruction::Load { value: ValueId(node.0), view, fill: None };
-    let body = Body::Map {
+    let body = KernelBody::Map {
         dims: vec![elements],
-        expr: Expr { instructions: vec![(load, dtype)] },
-        stores: vec![Store { value: ValueId(copied.0), register: Register(0) }],
+        expr: ScalarExpr { instructions: vec![(load, dtype)] },
+        stores: vec![ResultStore { value: ValueId(copied.0), register: Register(0) }],
     };
-    (copied, Draft { body, anchor: None, roots: BTreeSet::from([copied]), loads: BTreeSet::from([node]) })
+    (copied, KernelDraft { body, anchor: None, roots: BTreeSet::from([copied]), loads: BTreeSet::from([node]) })
 }

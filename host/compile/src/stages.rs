@@ -2,29 +2,29 @@
 
 use std::collections::BTreeSet;
 
-use saggar_tensor::{Graph, Interrupt, NodeId, VerifiedGraph};
+use saggar_tensor::{Graph, InterruptCheck, NodeId, VerifiedGraph};
 
 use crate::error::CompileError;
-use crate::fuse::Draft;
-use crate::label::label;
+use crate::fuse::KernelDraft;
+use crate::label::kernel_label;
 use crate::program::Program;
-use crate::target::Target;
+use crate::target::CompileTarget;
 
 /// A graph after each of the passes.
 #[derive(Clone, Debug)]
-pub struct Stages {
+pub struct CompileStages {
     /// What is fused: simplified, laid out for the target, with the copies that outputs and assignments need. Its text form
     /// shows it; not every such graph would be verified again.
     pub simplified: Graph,
     /// Fused groups in the order in which they run: one for each of the program's kernels.
-    pub groups: Vec<Group>,
+    pub groups: Vec<FusedGroup>,
     /// The program, scheduled and with every value at its place.
     pub program: Program,
 }
 
-/// Nodes of [`Stages::simplified`] that one kernel computes.
+/// Nodes of [`CompileStages::simplified`] that one kernel computes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Group {
+pub struct FusedGroup {
     /// The kernel's label: its family, and what the plugin calls what is in it.
     pub label: String,
     /// What it computes, in the graph's order. Nodes that are cheap may be computed in several groups.
@@ -42,18 +42,18 @@ pub struct Group {
 ///
 /// # Panics
 /// As [`crate::compile`].
-pub fn stages(graph: &VerifiedGraph, target: &Target) -> Result<Stages, CompileError> {
-    let mut seen: Option<(Graph, Vec<Group>)> = None;
-    let program = crate::passes(graph, target, &Interrupt::never(), &mut |graph, drafts| {
-        let groups = drafts.iter().map(|draft| group(graph, draft)).collect();
+pub fn compile_stages(graph: &VerifiedGraph, target: &CompileTarget) -> Result<CompileStages, CompileError> {
+    let mut seen: Option<(Graph, Vec<FusedGroup>)> = None;
+    let program = crate::run_passes(graph, target, &InterruptCheck::never(), &mut |graph, drafts| {
+        let groups = drafts.iter().map(|draft| fused_group(graph, draft)).collect();
         seen = Some((graph.clone(), groups));
     })?;
     // Every way to a program leads past the schedule.
     let (simplified, groups) = seen.unwrap_or_default();
-    Ok(Stages { simplified, groups, program })
+    Ok(CompileStages { simplified, groups, program })
 }
 
-fn group(graph: &Graph, draft: &Draft) -> Group {
+fn fused_group(graph: &Graph, draft: &KernelDraft) -> FusedGroup {
     let mut nodes = draft.roots.clone();
     let mut open: Vec<NodeId> = draft.roots.iter().copied().collect();
     while let Some(node) = open.pop() {
@@ -64,8 +64,8 @@ fn group(graph: &Graph, draft: &Draft) -> Group {
         }
     }
     let sorted = |nodes: &BTreeSet<NodeId>| nodes.iter().copied().collect();
-    Group {
-        label: label(graph, draft),
+    FusedGroup {
+        label: kernel_label(graph, draft),
         nodes: sorted(&nodes),
         reads: sorted(&draft.loads),
         writes: sorted(&draft.roots),
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn groups_hold_what_their_kernels_compute() {
+    fn groups_list_the_nodes_that_their_kernels_compute() {
         let mut builder = GraphBuilder::new();
         let float = |dims: &[usize]| Descriptor::new(DType::F32, Shape::new(dims).unwrap());
         let x = builder.input("x", float(&[4, 8])).unwrap();
@@ -88,8 +88,8 @@ mod tests {
         let relu = nn::relu(&mut builder, product).unwrap();
         builder.output("y", relu).unwrap();
         let graph = verify(builder.finish()).unwrap();
-        let stages = stages(&graph, &Target::cpu()).unwrap();
-        assert_eq!(stages.program, crate::compile(&graph, &Target::cpu()).unwrap());
+        let stages = compile_stages(&graph, &CompileTarget::cpu()).unwrap();
+        assert_eq!(stages.program, crate::compile(&graph, &CompileTarget::cpu()).unwrap());
         assert_eq!(stages.groups.len(), stages.program.kernels.len());
         let [group] = &stages.groups[..] else { panic!("{:?}", stages.groups) };
         let names = |nodes: &[NodeId]| -> Vec<&str> {

@@ -3,12 +3,12 @@
 use saggar_tensor::{DType, Descriptor};
 use serde::{Deserialize, Serialize};
 
-use crate::limits::{CHAIN_ROWS, CHAIN_VALUES_MAX};
-use crate::program::Body;
+use crate::limits::{FUSED_MATMUL_TILE_ROWS, FUSED_MATMUL_VALUES_MAX};
+use crate::program::KernelBody;
 
 /// How a device stores elements; values of different classes never share a slab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Class {
+pub enum StorageClass {
     /// Raw bytes: a host device, any data type.
     Bytes,
     /// An array of WGSL `f32`: `float32`, and `float16` widened to a word that holds a half-precision number.
@@ -25,34 +25,34 @@ pub enum Class {
     U64,
 }
 
-impl Class {
+impl StorageClass {
     /// How WGSL storage holds elements of `dtype`, given whether it has `f16`. No other storage is narrower than a word, so
     /// smaller types are widened.
-    pub const fn of_words(dtype: DType, half_storage: bool) -> Class {
+    pub const fn for_wgsl(dtype: DType, half_storage: bool) -> StorageClass {
         match dtype {
-            DType::F16 if half_storage => Class::F16,
-            DType::F32 | DType::F16 => Class::F32,
-            DType::I32 | DType::I8 => Class::I32,
-            DType::U32 | DType::U8 => Class::U32,
-            DType::I64 => Class::I64,
-            DType::U64 => Class::U64,
+            DType::F16 if half_storage => StorageClass::F16,
+            DType::F32 | DType::F16 => StorageClass::F32,
+            DType::I32 | DType::I8 => StorageClass::I32,
+            DType::U32 | DType::U8 => StorageClass::U32,
+            DType::I64 => StorageClass::I64,
+            DType::U64 => StorageClass::U64,
         }
     }
 
     /// Bytes of an element of `dtype` that is stored this way.
     pub const fn element_bytes(self, dtype: DType) -> usize {
         match self {
-            Class::Bytes => dtype.bytes(),
-            Class::F16 => 2,
-            Class::F32 | Class::I32 | Class::U32 => 4,
-            Class::I64 | Class::U64 => 8,
+            StorageClass::Bytes => dtype.bytes(),
+            StorageClass::F16 => 2,
+            StorageClass::F32 | StorageClass::I32 | StorageClass::U32 => 4,
+            StorageClass::I64 | StorageClass::U64 => 8,
         }
     }
 }
 
 /// A device's memory model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Target {
+pub struct CompileTarget {
     /// WGSL storage (words, by class) instead of host bytes.
     pub words: bool,
     /// Whether that storage has 16-bit floats, which WGSL has as an extension that some adapters lack. Without them `float16` takes a word.
@@ -70,7 +70,7 @@ pub struct Target {
     pub binding_bytes_max: usize,
     /// Distinct values one kernel may touch: a shader's storage bindings.
     pub kernel_values_max: usize,
-    /// Distinct values that a chain may touch ([`Body::Chain`]); 0 where there are none, and every product is stored before it
+    /// Distinct values that a chain may touch ([`KernelBody::FusedMatMul`]); 0 where there are none, and every product is stored before it
     /// is used.
     pub chain_values_max: usize,
     /// Rows that all matrices of a chain have together, at least: a workgroup has a few of them, and fewer leave most of the device
@@ -78,10 +78,10 @@ pub struct Target {
     pub chain_rows_min: usize,
 }
 
-impl Target {
+impl CompileTarget {
     /// A host with native kernels.
-    pub const fn cpu() -> Target {
-        Target {
+    pub const fn cpu() -> CompileTarget {
+        CompileTarget {
             words: false,
             half_storage: true,
             channels_last: true,
@@ -97,8 +97,8 @@ impl Target {
 
     /// An adapter that has what those of today's desktops and servers have: memory that lanes share, and bindings of up to
     /// 2 GiB. Most kernels use no more than eight of them, which every adapter has.
-    pub const fn gpu() -> Target {
-        Target {
+    pub const fn gpu() -> CompileTarget {
+        CompileTarget {
             words: true,
             half_storage: true,
             channels_last: false,
@@ -107,19 +107,19 @@ impl Target {
             slab_bytes_max: 1 << 40,
             binding_bytes_max: (1 << 31) - 256,
             kernel_values_max: 7,
-            chain_values_max: CHAIN_VALUES_MAX,
-            chain_rows_min: 128 * CHAIN_ROWS,
+            chain_values_max: FUSED_MATMUL_VALUES_MAX,
+            chain_rows_min: 128 * FUSED_MATMUL_TILE_ROWS,
         }
     }
 
     /// Distinct values that this kernel may touch.
-    pub(crate) fn values_max(&self, body: &Body) -> usize {
-        if matches!(body, Body::Chain { .. }) { self.chain_values_max } else { self.kernel_values_max }
+    pub(crate) fn values_max(&self, body: &KernelBody) -> usize {
+        if matches!(body, KernelBody::Chain { .. }) { self.chain_values_max } else { self.kernel_values_max }
     }
 
     /// The class of a data type.
-    pub fn class(&self, dtype: DType) -> Class {
-        if self.words { Class::of_words(dtype, self.half_storage) } else { Class::Bytes }
+    pub fn class(&self, dtype: DType) -> StorageClass {
+        if self.words { StorageClass::for_wgsl(dtype, self.half_storage) } else { StorageClass::Bytes }
     }
 
     /// Bytes of one element in the device's memory.

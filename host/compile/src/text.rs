@@ -4,9 +4,9 @@ use std::fmt;
 
 use saggar_tensor::op::{Op, Scalar};
 
-use crate::expr::{Expr, Instruction, Register, View};
-use crate::label::family;
-use crate::program::{Body, End, Kernel, Layout, Place, Program, Store, ValueId};
+use crate::expr::{AffineView, Instruction, Register, ScalarExpr};
+use crate::label::kernel_family;
+use crate::program::{ChannelLayout, FusedConsumer, Kernel, KernelBody, Program, ResultStore, ValueId, ValueLocation};
 
 impl fmt::Display for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -28,10 +28,10 @@ impl Program {
     /// What one of its kernels computes, without where it reads and writes and what follows on the way there: equal for kernels
     /// that take as long as each other, about. For tables that outlive the program.
     pub fn kernel_identity(&self, kernel: &Kernel) -> String {
-        let (reads, writes) = (kernel.body.reads(), kernel.body.writes());
+        let (reads, writes) = (kernel.body.read_values(), kernel.body.written_values());
         let touched = reads.iter().take(2).chain(writes.iter().take(1));
         let touched: Vec<String> = touched.map(|value| self.values[value.index()].descriptor.to_string()).collect();
-        format!("{} {} of {}", family(&kernel.body), geometry(&kernel.body), touched.join(", "))
+        format!("{} {} of {}", kernel_family(&kernel.body), format_geometry(&kernel.body), touched.join(", "))
     }
 }
 
@@ -43,16 +43,16 @@ impl fmt::Display for KernelText<'_> {
         let values = |values: Vec<ValueId>| {
             values.into_iter().map(|value| ValueText(program, value).to_string()).collect::<Vec<_>>().join(", ")
         };
-        writeln!(f, "{} {}", family(&kernel.body), geometry(&kernel.body))?;
+        writeln!(f, "{} {}", kernel_family(&kernel.body), format_geometry(&kernel.body))?;
         if let Some((_, label)) = kernel.label.split_once(": ") {
             writeln!(f, "  labels {label}")?;
         }
-        let reads = kernel.body.reads();
+        let reads = kernel.body.read_values();
         if !reads.is_empty() {
             writeln!(f, "  reads {}", values(reads))?;
         }
-        writeln!(f, "  writes {}", values(kernel.body.writes()))?;
-        exprs(f, &kernel.body)
+        writeln!(f, "  writes {}", values(kernel.body.written_values()))?;
+        write_exprs(f, &kernel.body)
     }
 }
 
@@ -63,89 +63,91 @@ impl fmt::Display for ValueText<'_> {
         let value = &self.0.values[self.1.index()];
         write!(f, "v{}=", self.1.0)?;
         match value.place {
-            Place::Input(at) => write!(f, "input:{}", self.0.inputs[at as usize].name),
-            Place::Variable(at) => write!(f, "variable:{}", self.0.variables[at as usize].name),
-            Place::Constant(at) => write!(f, "constant:{at}"),
-            Place::Output(at) => match self.0.outputs.get(at as usize) {
+            ValueLocation::Input(at) => write!(f, "input:{}", self.0.inputs[at as usize].name),
+            ValueLocation::Variable(at) => write!(f, "variable:{}", self.0.variables[at as usize].name),
+            ValueLocation::Constant(at) => write!(f, "constant:{at}"),
+            ValueLocation::Output(at) => match self.0.outputs.get(at as usize) {
                 Some(port) => write!(f, "output:{}", port.name),
                 None => write!(f, "output:{at}"),
             },
-            Place::Slab { slab, offset_bytes } => write!(f, "slab:{slab}+{offset_bytes}"),
+            ValueLocation::Slab { slab, offset_bytes } => write!(f, "slab:{slab}+{offset_bytes}"),
         }?;
         write!(f, " {}", value.descriptor)
     }
 }
 
 /// Sizes and options.
-fn geometry(body: &Body) -> String {
+fn format_geometry(body: &KernelBody) -> String {
     match body {
-        Body::Map { dims, .. } => format!("{dims:?}"),
-        Body::Fold { kind, outer, inner, .. } => format!("{kind:?} {outer:?} over {inner:?}"),
-        Body::ArgFold { largest, dims, .. } => format!("{} {dims:?}", if *largest { "largest" } else { "smallest" }),
-        Body::MatMul { sizes, transpose_a, transpose_b, batch_stride_a, batch_stride_b, .. } => {
+        KernelBody::Map { dims, .. } => format!("{dims:?}"),
+        KernelBody::Fold { kind, outer, inner, .. } => format!("{kind:?} {outer:?} over {inner:?}"),
+        KernelBody::ArgFold { largest, dims, .. } => {
+            format!("{} {dims:?}", if *largest { "largest" } else { "smallest" })
+        }
+        KernelBody::MatMul { sizes, transpose_a, transpose_b, batch_stride_a, batch_stride_b, .. } => {
             let [batch, m, n, k] = sizes;
             let turned = |turned: &bool| if *turned { "'" } else { "" };
             let (a, b) = (turned(transpose_a), turned(transpose_b));
             format!("{batch}x [{m}, {k}]{a} [{k}, {n}]{b} batch strides {batch_stride_a}, {batch_stride_b}")
         }
-        Body::Chain { dims, products, softmax, end, results, .. } => {
+        KernelBody::Chain { dims, products, softmax, end, results, .. } => {
             let depths: Vec<usize> = products.iter().map(|product| product.depth).collect();
             let of = if softmax.is_some() { " softmax" } else { "" };
             let end = match end {
-                End::Fold(kind) => format!("{kind:?}"),
-                End::Product { turned: false, .. } => "product".to_owned(),
-                End::Product { turned: true, .. } => "product'".to_owned(),
+                FusedConsumer::Fold(kind) => format!("{kind:?}"),
+                FusedConsumer::Product { turned: false, .. } => "product".to_owned(),
+                FusedConsumer::Product { turned: true, .. } => "product'".to_owned(),
             };
             format!("{dims:?} of depths {depths:?}{of} {end} {results:?}")
         }
-        Body::Conv2d { conv, layout, result, .. } => format!("{result:?} {conv:?}{}", last(*layout)),
-        Body::Conv2dInputGrad { conv, layout, .. } | Body::Conv2dFilterGrad { conv, layout, .. } => {
-            format!("{conv:?}{}", last(*layout))
+        KernelBody::Conv2d { conv, layout, result, .. } => format!("{result:?} {conv:?}{}", layout_suffix(*layout)),
+        KernelBody::Conv2dInputGrad { conv, layout, .. } | KernelBody::Conv2dFilterGrad { conv, layout, .. } => {
+            format!("{conv:?}{}", layout_suffix(*layout))
         }
-        Body::Pool2d { kind, pool, layout, .. } => format!("{kind:?} {pool:?}{}", last(*layout)),
-        Body::MaxPool2dGrad { pool, layout, .. } | Body::SumPool2dGrad { pool, layout, .. } => {
-            format!("{pool:?}{}", last(*layout))
+        KernelBody::Pool2d { kind, pool, layout, .. } => format!("{kind:?} {pool:?}{}", layout_suffix(*layout)),
+        KernelBody::MaxPool2dGrad { pool, layout, .. } | KernelBody::SumPool2dGrad { pool, layout, .. } => {
+            format!("{pool:?}{}", layout_suffix(*layout))
         }
-        Body::Gather { dims, .. } | Body::Scatter { dims, .. } => format!("{dims:?}"),
+        KernelBody::Gather { dims, .. } | KernelBody::Scatter { dims, .. } => format!("{dims:?}"),
     }
 }
 
 /// What is said of a layout that is not the usual one.
-fn last(layout: Layout) -> &'static str {
+fn layout_suffix(layout: ChannelLayout) -> &'static str {
     match layout {
-        Layout::ChannelsFirst => "",
-        Layout::ChannelsLast => " channels last",
+        ChannelLayout::ChannelsFirst => "",
+        ChannelLayout::ChannelsLast => " channels last",
     }
 }
 
-fn exprs(f: &mut fmt::Formatter<'_>, body: &Body) -> fmt::Result {
+fn write_exprs(f: &mut fmt::Formatter<'_>, body: &KernelBody) -> fmt::Result {
     match body {
-        Body::Map { expr, stores, .. } => expression(f, expr, stores),
-        Body::Fold { prologue, epilogue, .. } => {
-            expression(f, prologue, &[])?;
+        KernelBody::Map { expr, stores, .. } => write_expr(f, expr, stores),
+        KernelBody::Fold { prologue, epilogue, .. } => {
+            write_expr(f, prologue, &[])?;
             writeln!(f, "  then")?;
-            expression(f, &epilogue.expr, &epilogue.stores)
+            write_expr(f, &epilogue.expr, &epilogue.stores)
         }
-        Body::Chain { link, epilogue, .. } => {
-            expression(f, link, &[])?;
+        KernelBody::Chain { link, epilogue, .. } => {
+            write_expr(f, link, &[])?;
             writeln!(f, "  then")?;
-            expression(f, &epilogue.expr, &epilogue.stores)
+            write_expr(f, &epilogue.expr, &epilogue.stores)
         }
-        Body::MatMul { epilogue, .. } | Body::Conv2d { epilogue, .. } => {
-            expression(f, &epilogue.expr, &epilogue.stores)
+        KernelBody::MatMul { epilogue, .. } | KernelBody::Conv2d { epilogue, .. } => {
+            write_expr(f, &epilogue.expr, &epilogue.stores)
         }
-        Body::ArgFold { .. }
-        | Body::Conv2dInputGrad { .. }
-        | Body::Conv2dFilterGrad { .. }
-        | Body::Pool2d { .. }
-        | Body::MaxPool2dGrad { .. }
-        | Body::SumPool2dGrad { .. }
-        | Body::Gather { .. }
-        | Body::Scatter { .. } => Ok(()),
+        KernelBody::ArgFold { .. }
+        | KernelBody::Conv2dInputGrad { .. }
+        | KernelBody::Conv2dFilterGrad { .. }
+        | KernelBody::Pool2d { .. }
+        | KernelBody::MaxPool2dGrad { .. }
+        | KernelBody::SumPool2dGrad { .. }
+        | KernelBody::Gather { .. }
+        | KernelBody::Scatter { .. } => Ok(()),
     }
 }
 
-fn expression(f: &mut fmt::Formatter<'_>, expr: &Expr, stores: &[Store]) -> fmt::Result {
+fn write_expr(f: &mut fmt::Formatter<'_>, expr: &ScalarExpr, stores: &[ResultStore]) -> fmt::Result {
     for (at, (instruction, dtype)) in expr.instructions.iter().enumerate() {
         write!(f, "    %{at} = ")?;
         let operands = |registers: &[&Register]| {
@@ -177,7 +179,7 @@ fn expression(f: &mut fmt::Formatter<'_>, expr: &Expr, stores: &[Store]) -> fmt:
     Ok(())
 }
 
-struct ViewText<'a>(&'a View);
+struct ViewText<'a>(&'a AffineView);
 
 impl fmt::Display for ViewText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

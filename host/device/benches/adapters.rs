@@ -13,36 +13,36 @@ use std::time::{Duration, Instant};
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, Throughput};
 use saggar_compile::compile;
-use saggar_compile::target::Target;
-use saggar_compile::wgsl::Tuning;
-use saggar_device::{Backend, Buffer, Executable, Meter, gpu};
-use saggar_tensor::arbitrary::{Attention, Mask, attention};
-use saggar_tensor::interp::Value;
+use saggar_compile::target::CompileTarget;
+use saggar_compile::wgsl::ShaderTuning;
+use saggar_device::{Backend, DeviceBuffer, Executable, Meter, gpu};
+use saggar_tensor::interp::InterpTensor;
+use saggar_tensor::testgen::{AttentionConfig, MaskKind, attention_case};
 use saggar_tensor::{DType, Descriptor, GraphBuilder, NodeId, Shape, VerifiedGraph, nn, verify};
 
 /// A program with its tensors.
-struct Loaded<'a> {
+struct AdapterBenchProgram<'a> {
     device: &'a dyn Backend,
     executable: Arc<dyn Executable>,
-    inputs: Vec<Buffer>,
-    variables: Vec<Buffer>,
+    inputs: Vec<DeviceBuffer>,
+    variables: Vec<DeviceBuffer>,
 }
 
-impl Loaded<'_> {
+impl AdapterBenchProgram<'_> {
     fn new<'a>(
         device: &'a dyn Backend,
-        target: &Target,
+        target: &CompileTarget,
         graph: &VerifiedGraph,
-        [inputs, variables]: [&[Value]; 2],
-    ) -> Loaded<'a> {
+        [inputs, variables]: [&[InterpTensor]; 2],
+    ) -> AdapterBenchProgram<'a> {
         let meter = Meter::unlimited();
         let program = compile(graph, target).expect("the adapter has all types");
-        let buffer = |value: &Value| {
+        let buffer = |value: &InterpTensor| {
             let buffer = device.allocate(value.descriptor(), &meter).expect("memory");
             device.write(&buffer, &value.to_bytes()).expect("sizes agree");
             buffer
         };
-        Loaded {
+        AdapterBenchProgram {
             device,
             executable: device.load(Arc::new(program), &meter).expect("it loads"),
             inputs: inputs.iter().map(buffer).collect(),
@@ -51,7 +51,7 @@ impl Loaded<'_> {
     }
 
     /// What so many dispatches take.
-    fn time(&self, dispatches: u64) -> Duration {
+    fn time_dispatches(&self, dispatches: u64) -> Duration {
         let began = Instant::now();
         for _ in 0..dispatches {
             self.executable.dispatch(&self.inputs, &self.variables).expect("it runs");
@@ -62,51 +62,56 @@ impl Loaded<'_> {
 }
 
 /// Measurements on one adapter.
-struct Group<'c> {
+struct AdapterBenchGroup<'c> {
     group: BenchmarkGroup<'c, WallTime>,
     index: usize,
     software: bool,
 }
 
-impl Group<'_> {
-    fn suited(&self) -> Tuning {
-        let (matrices, subgroup) = (gpu::matrices(self.index), gpu::subgroup(self.index));
-        Tuning { workgroup_memory: !self.software, matrices, subgroup, ..Tuning::UNLIMITED }
+impl AdapterBenchGroup<'_> {
+    fn default_tuning(&self) -> ShaderTuning {
+        let (matrices, subgroup) = (gpu::cooperative_matrix(self.index), gpu::subgroup_size(self.index));
+        ShaderTuning {
+            workgroup_memory: !self.software,
+            cooperative_matrix: matrices,
+            subgroup,
+            ..ShaderTuning::UNLIMITED
+        }
     }
 
     /// Measures a graph with kernels of a tuning, compiled for what `target` makes of the device's. It is only made where it is
     /// asked for.
-    fn graph(
+    fn bench_graph(
         &mut self,
         name: &str,
         amount: Throughput,
-        tuning: Tuning,
-        target: fn(Target) -> Target,
-        graph: &dyn Fn() -> (VerifiedGraph, Vec<Value>, Vec<Value>),
+        tuning: ShaderTuning,
+        target: fn(CompileTarget) -> CompileTarget,
+        graph: &dyn Fn() -> (VerifiedGraph, Vec<InterpTensor>, Vec<InterpTensor>),
     ) {
         let index = self.index;
         self.group.throughput(amount).bench_function(name, |bencher| {
             let device = gpu::open_tuned(index, tuning).expect("it opens");
             let (graph, inputs, variables) = graph();
-            let loaded = Loaded::new(&*device, &target(device.target()), &graph, [&inputs, &variables]);
-            loaded.time(1);
-            bencher.iter_custom(|dispatches| loaded.time(dispatches));
+            let loaded = AdapterBenchProgram::new(&*device, &target(device.target()), &graph, [&inputs, &variables]);
+            loaded.time_dispatches(1);
+            bencher.iter_custom(|dispatches| loaded.time_dispatches(dispatches));
         });
     }
 }
 
-fn value(dtype: DType, dims: &[usize]) -> Value {
+fn value(dtype: DType, dims: &[usize]) -> InterpTensor {
     let shape = Shape::new(dims).expect("small");
     let numbers: Vec<f64> = (0..shape.elements()).map(|i| (i * 7919 % 2003) as f64 / 1001.5 - 1.0).collect();
-    Value::from_numbers(dtype, shape, &numbers).expect("as many numbers as elements")
+    InterpTensor::from_numbers(dtype, shape, &numbers).expect("as many numbers as elements")
 }
 
 /// A graph of one operator on inputs of this type and these dimensions.
-fn operator(
+fn operator_graph(
     dtype: DType,
     inputs: &[&[usize]],
     build: impl Fn(&mut GraphBuilder, &[NodeId]) -> NodeId,
-) -> (VerifiedGraph, Vec<Value>, Vec<Value>) {
+) -> (VerifiedGraph, Vec<InterpTensor>, Vec<InterpTensor>) {
     let mut g = GraphBuilder::new();
     let mut nodes = Vec::new();
     for (number, dims) in inputs.iter().enumerate() {
@@ -119,90 +124,97 @@ fn operator(
     (verify(g.finish()).expect("it is valid"), values, Vec::new())
 }
 
-fn products(group: &mut Group<'_>) {
+fn bench_matmuls(group: &mut AdapterBenchGroup<'_>) {
     for n in if group.software { [64, 128, 256] } else { [1024, 2048, 4096] } {
         let amount = Throughput::Elements(2 * (n as u64).pow(3));
-        let product = |dtype| operator(dtype, &[&[n, n], &[n, n]], |g, x| g.matmul(x[0], x[1]).expect("sizes agree"));
-        let suited = group.suited();
-        group.graph(&format!("float32 {n}"), amount.clone(), suited, |target| target, &|| product(DType::F32));
-        group.graph(&format!("float16 {n}"), amount.clone(), suited, |target| target, &|| product(DType::F16));
-        let by_lanes = Tuning { matrices: None, ..suited };
-        group.graph(&format!("float16 {n}, by lanes"), amount, by_lanes, |target| target, &|| product(DType::F16));
+        let product =
+            |dtype| operator_graph(dtype, &[&[n, n], &[n, n]], |g, x| g.matmul(x[0], x[1]).expect("sizes agree"));
+        let suited = group.default_tuning();
+        group.bench_graph(&format!("float32 {n}"), amount.clone(), suited, |target| target, &|| product(DType::F32));
+        group.bench_graph(&format!("float16 {n}"), amount.clone(), suited, |target| target, &|| product(DType::F16));
+        let by_lanes = ShaderTuning { cooperative_matrix: None, ..suited };
+        group
+            .bench_graph(&format!("float16 {n}, by lanes"), amount, by_lanes, |target| target, &|| product(DType::F16));
     }
 }
 
-fn folds(group: &mut Group<'_>) {
+fn bench_reductions(group: &mut AdapterBenchGroup<'_>) {
     let side = if group.software { 256 } else { 4096 };
-    let suited = group.suited();
+    let suited = group.default_tuning();
     for (name, axis) in [("rows", 1), ("columns", 0)] {
         let amount = Throughput::Bytes(4 * (side * side) as u64);
-        let sums =
-            || operator(DType::F32, &[&[side, side]], |g, x| g.reduce_sum(x[0], &[axis], false).expect("an axis"));
-        group.graph(&format!("sums of {name}"), amount.clone(), suited, |target| target, &sums);
-        let shared = Tuning { subgroup: None, ..suited };
-        group.graph(&format!("sums of {name}, without subgroups"), amount, shared, |target| target, &sums);
+        let sums = || {
+            operator_graph(DType::F32, &[&[side, side]], |g, x| g.reduce_sum(x[0], &[axis], false).expect("an axis"))
+        };
+        group.bench_graph(&format!("sums of {name}"), amount.clone(), suited, |target| target, &sums);
+        let shared = ShaderTuning { subgroup: None, ..suited };
+        group.bench_graph(&format!("sums of {name}, without subgroups"), amount, shared, |target| target, &sums);
     }
-    let softmax = || operator(DType::F32, &[&[side, side]], |g, x| nn::softmax(g, x[0], 1).expect("an axis"));
-    group.graph("softmax", Throughput::Elements((side * side) as u64), suited, |target| target, &softmax);
+    let softmax = || operator_graph(DType::F32, &[&[side, side]], |g, x| nn::softmax(g, x[0], 1).expect("an axis"));
+    group.bench_graph("softmax", Throughput::Elements((side * side) as u64), suited, |target| target, &softmax);
 }
 
-fn attentions(group: &mut Group<'_>) {
+fn bench_attention(group: &mut AdapterBenchGroup<'_>) {
     // Where shaders run on a processor nothing is computed again but where it is asked for, as here.
-    let tuning = Tuning { workgroup_memory: true, ..group.suited() };
+    let tuning = ShaderTuning { workgroup_memory: true, ..group.default_tuning() };
     for places in if group.software { vec![64] } else { vec![128, 256, 512, 1024, 2048, 4096] } {
         for gradients in [false, true] {
             let heads = if group.software { 1 } else { 16 };
-            let sizes = Attention {
+            let sizes = AttentionConfig {
                 batch: 1,
                 heads,
                 queries: places,
                 keys: places,
                 width: 64,
-                wide: 64,
-                mask: Mask::Causal,
-                turned: false,
+                value_width: 64,
+                mask: MaskKind::Causal,
+                transposed: false,
                 gradients,
             };
             let graph = || {
-                let case = attention(sizes, 1);
-                (case.verified(), case.inputs, Vec::new())
+                let case = attention_case(sizes, 1);
+                (case.verified_graph(), case.inputs, Vec::new())
             };
             let name = format!("{heads} heads of {places} places{}", if gradients { " with gradients" } else { "" });
             let amount = Throughput::Elements((heads * places) as u64);
-            let again: fn(Target) -> Target = |target| Target { chain_rows_min: 0, ..target };
-            group.graph(&format!("{name}, scores computed again"), amount.clone(), tuning, again, &graph);
-            let stored: fn(Target) -> Target = |target| Target { chain_values_max: 0, ..target };
-            group.graph(&format!("{name}, scores stored"), amount, tuning, stored, &graph);
+            let again: fn(CompileTarget) -> CompileTarget = |target| CompileTarget { chain_rows_min: 0, ..target };
+            group.bench_graph(&format!("{name}, scores computed again"), amount.clone(), tuning, again, &graph);
+            let stored: fn(CompileTarget) -> CompileTarget = |target| CompileTarget { chain_values_max: 0, ..target };
+            group.bench_graph(&format!("{name}, scores stored"), amount, tuning, stored, &graph);
         }
     }
 }
 
-fn steps(group: &mut Group<'_>) {
+fn bench_training_steps(group: &mut AdapterBenchGroup<'_>) {
     let step = || {
         let network = lenet::network(64, true);
         (network.graph, network.inputs, network.variables)
     };
-    let suited = group.suited();
-    group.graph("lenet b64", Throughput::Elements(64), suited, |target| target, &step);
-    let plain = Tuning { workgroup_memory: false, ..suited };
-    group.graph("lenet b64, plain", Throughput::Elements(64), plain, |target| target, &step);
+    let suited = group.default_tuning();
+    group.bench_graph("lenet b64", Throughput::Elements(64), suited, |target| target, &step);
+    let plain = ShaderTuning { workgroup_memory: false, ..suited };
+    group.bench_graph("lenet b64, plain", Throughput::Elements(64), plain, |target| target, &step);
 }
 
 /// Adds measurements to a group.
-type Measure = fn(&mut Group<'_>);
+type AdapterBenchmark = fn(&mut AdapterBenchGroup<'_>);
 
 /// All of them, by name.
-const GROUPS: [(&str, Measure); 4] =
-    [("products", products), ("folds", folds), ("attention", attentions), ("steps", steps)];
+const BENCHMARKS: [(&str, AdapterBenchmark); 4] = [
+    ("products", bench_matmuls),
+    ("folds", bench_reductions),
+    ("attention", bench_attention),
+    ("steps", bench_training_steps),
+];
 
 fn main() {
     let criterion = Criterion::default().sample_size(10);
     let criterion = criterion.warm_up_time(Duration::from_millis(200)).measurement_time(Duration::from_millis(800));
     let mut criterion = criterion.configure_from_args();
     for (index, info) in gpu::adapters().into_iter().enumerate() {
-        for (name, measure) in GROUPS {
+        for (name, measure) in BENCHMARKS {
             let group = criterion.benchmark_group(format!("{name}, {}", info.adapter));
-            let mut group = Group { group, index, software: info.software };
+            let mut group = AdapterBenchGroup { group, index, software: info.software };
             measure(&mut group);
             group.group.finish();
         }

@@ -1,6 +1,6 @@
 //! The network that the plugin `lenet` serves for images of 28 by 28, as a graph for predictions.
 
-use saggar_tensor::interp::Value;
+use saggar_tensor::interp::InterpTensor;
 use saggar_tensor::nn::{self, Conv2dOptions, Pool2dOptions};
 use saggar_tensor::op::{Conv2d, Scalar};
 use saggar_tensor::{DType, Descriptor, GraphBuilder, GraphError, Shape, VerifiedGraph, verify};
@@ -18,25 +18,25 @@ const PARAMETERS: [(&str, &[usize]); 8] = [
 ];
 
 /// A graph with values for its input and variables.
-pub(crate) struct Digits {
+pub(crate) struct DigitsNetwork {
     /// From `uint8[batch, 28, 28]` to `float32[batch, 10]`.
     pub(crate) graph: VerifiedGraph,
     /// Images that differ.
-    pub(crate) images: Value,
+    pub(crate) images: InterpTensor,
     /// Parameters.
-    pub(crate) variables: Vec<Value>,
+    pub(crate) variables: Vec<InterpTensor>,
 }
 
 /// The network for `batch` images; image `i` of every batch is the same.
-pub(crate) fn digits(batch: usize) -> Digits {
+pub(crate) fn digits(batch: usize) -> DigitsNetwork {
     build(batch).expect("the network is valid")
 }
 
-fn build(batch: usize) -> Result<Digits, GraphError> {
+fn build(batch: usize) -> Result<DigitsNetwork, GraphError> {
     let mut g = GraphBuilder::new();
     let shape = Shape::new([batch, 28, 28])?;
     let pixels: Vec<f64> = (0..shape.elements()).map(|i| (i * 7919 % 2003 % 256) as f64).collect();
-    let images = Value::from_numbers(DType::U8, shape.clone(), &pixels)?;
+    let images = InterpTensor::from_numbers(DType::U8, shape.clone(), &pixels)?;
     let image = g.input("image", Descriptor::new(DType::U8, shape))?;
     let (mut p, mut variables) = (Vec::new(), Vec::new());
     for (seed, (name, dims)) in (1..).zip(PARAMETERS) {
@@ -45,7 +45,7 @@ fn build(batch: usize) -> Result<Digits, GraphError> {
         let number = |i: usize| ((i * 7919 + seed * 104_729) % 2003) as f64 / 1001.5 - 1.0;
         let numbers: Vec<f64> = (0..shape.elements()).map(|i| number(i) * scale.sqrt()).collect();
         p.push(g.variable(name, Descriptor::new(DType::F32, shape.clone()))?);
-        variables.push(Value::from_numbers(DType::F32, shape, &numbers)?);
+        variables.push(InterpTensor::from_numbers(DType::F32, shape, &numbers)?);
     }
     let pool = Pool2dOptions { window: Some([2, 2]), strides: [2, 2], ..Pool2dOptions::default() };
     let conv = Conv2d { padding: [2; 4], strides: [1; 2], dilations: [1; 2], groups: 1 };
@@ -67,5 +67,5 @@ fn build(batch: usize) -> Result<Digits, GraphError> {
     x = nn::relu(&mut g, x)?;
     x = nn::linear(&mut g, x, p[6], Some(p[7]))?;
     g.output("logits", x)?;
-    Ok(Digits { graph: verify(g.finish())?, images, variables })
+    Ok(DigitsNetwork { graph: verify(g.finish())?, images, variables })
 }

@@ -15,28 +15,33 @@ use std::time::Duration;
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, Throughput};
 use saggar_compile::compile;
-use saggar_device::{Backend, Buffer, Executable, Meter, cpu};
-use saggar_tensor::interp::Value;
+use saggar_device::{Backend, DeviceBuffer, Executable, Meter, cpu};
+use saggar_tensor::interp::InterpTensor;
 use saggar_tensor::op::{Conv2d, Scalar};
 use saggar_tensor::{DType, Descriptor, GraphBuilder, GraphError, NodeId, Shape, VerifiedGraph, nn, verify};
 
 /// A program with its tensors.
-struct Loaded {
+struct KernelBenchProgram {
     executable: Arc<dyn Executable>,
-    inputs: Vec<Buffer>,
-    variables: Vec<Buffer>,
+    inputs: Vec<DeviceBuffer>,
+    variables: Vec<DeviceBuffer>,
 }
 
-impl Loaded {
-    fn new(backend: &dyn Backend, graph: &VerifiedGraph, inputs: &[Value], variables: &[Value]) -> Loaded {
+impl KernelBenchProgram {
+    fn new(
+        backend: &dyn Backend,
+        graph: &VerifiedGraph,
+        inputs: &[InterpTensor],
+        variables: &[InterpTensor],
+    ) -> KernelBenchProgram {
         let meter = Meter::unlimited();
         let program = compile(graph, &backend.target()).expect("the device has all types");
-        let buffer = |value: &Value| {
+        let buffer = |value: &InterpTensor| {
             let buffer = backend.allocate(value.descriptor(), &meter).expect("memory");
             backend.write(&buffer, &value.to_bytes()).expect("sizes agree");
             buffer
         };
-        Loaded {
+        KernelBenchProgram {
             executable: backend.load(Arc::new(program), &meter).expect("it runs"),
             inputs: inputs.iter().map(buffer).collect(),
             variables: variables.iter().map(buffer).collect(),
@@ -48,38 +53,38 @@ impl Loaded {
     }
 }
 
-fn value(dims: &[usize]) -> Value {
+fn value(dims: &[usize]) -> InterpTensor {
     let shape = Shape::new(dims).expect("small");
     let numbers: Vec<f64> = (0..shape.elements()).map(|i| (i * 7919 % 2003) as f64 / 1001.5 - 1.0).collect();
-    Value::from_numbers(DType::F32, shape, &numbers).expect("as many numbers as elements")
+    InterpTensor::from_numbers(DType::F32, shape, &numbers).expect("as many numbers as elements")
 }
 
-type Build<'a> = &'a dyn Fn(&mut GraphBuilder, &[NodeId]) -> Result<NodeId, GraphError>;
+type OperatorBuilder<'a> = &'a dyn Fn(&mut GraphBuilder, &[NodeId]) -> Result<NodeId, GraphError>;
 
 /// A program of one operator on inputs of these dimensions.
-fn operator(backend: &dyn Backend, inputs: &[&[usize]], build: Build<'_>) -> Loaded {
+fn operator_program(backend: &dyn Backend, inputs: &[&[usize]], build: OperatorBuilder<'_>) -> KernelBenchProgram {
     let mut g = GraphBuilder::new();
-    let values: Vec<Value> = inputs.iter().map(|dims| value(dims)).collect();
-    let given = |(index, value): (usize, &Value)| {
+    let values: Vec<InterpTensor> = inputs.iter().map(|dims| value(dims)).collect();
+    let given = |(index, value): (usize, &InterpTensor)| {
         let descriptor: Descriptor = value.descriptor().clone();
         g.input(&format!("x{index}"), descriptor).expect("names differ")
     };
     let nodes: Vec<NodeId> = values.iter().enumerate().map(given).collect();
     let output = build(&mut g, &nodes).expect("the operator is valid");
     g.output("y", output).expect("one output");
-    Loaded::new(backend, &verify(g.finish()).expect("the graph is valid"), &values, &[])
+    KernelBenchProgram::new(backend, &verify(g.finish()).expect("the graph is valid"), &values, &[])
 }
 
 /// Measurements of one kind on one device.
-struct Group<'c> {
+struct KernelBenchGroup<'c> {
     group: BenchmarkGroup<'c, WallTime>,
     backend: &'c dyn Backend,
     threads: usize,
 }
 
-impl Group<'_> {
+impl KernelBenchGroup<'_> {
     /// Measures what `build` makes; only where it is asked for is it made.
-    fn program(&mut self, name: &str, amount: Throughput, build: impl Fn(&dyn Backend) -> Loaded) {
+    fn bench_program(&mut self, name: &str, amount: Throughput, build: impl Fn(&dyn Backend) -> KernelBenchProgram) {
         let backend = self.backend;
         self.group.throughput(amount).bench_function(name, |bencher| {
             let loaded = build(backend);
@@ -89,73 +94,75 @@ impl Group<'_> {
     }
 
     /// A program of one operator on inputs of these dimensions.
-    fn operator(&mut self, name: &str, amount: Throughput, inputs: &[&[usize]], build: Build<'_>) {
-        self.program(name, amount, |backend| operator(backend, inputs, build));
+    fn bench_operator(&mut self, name: &str, amount: Throughput, inputs: &[&[usize]], build: OperatorBuilder<'_>) {
+        self.bench_program(name, amount, |backend| operator_program(backend, inputs, build));
     }
 }
 
 /// Multiply-adds, as two operations each.
-fn operations(multiply_adds: usize) -> Throughput {
+fn multiply_add_throughput(multiply_adds: usize) -> Throughput {
     Throughput::Elements(2 * multiply_adds as u64)
 }
 
-fn products(group: &mut Group<'_>) {
+fn bench_matmuls(group: &mut KernelBenchGroup<'_>) {
     for n in [128, 512, 1024, 2048] {
-        let amount = operations(n * n * n);
-        group.operator(&format!("matmul {n}"), amount, &[&[n, n], &[n, n]], &|g, x| g.matmul(x[0], x[1]));
+        let amount = multiply_add_throughput(n * n * n);
+        group.bench_operator(&format!("matmul {n}"), amount, &[&[n, n], &[n, n]], &|g, x| g.matmul(x[0], x[1]));
         let threads = group.threads;
         group.group.bench_function(format!("matmul {n}, gemm crate"), |bencher| {
-            let numbers = value(&[n, n]).numbers().into_iter().map(|number| number as f32);
+            let numbers = value(&[n, n]).to_f64_numbers().into_iter().map(|number| number as f32);
             let numbers: Vec<f32> = numbers.collect();
-            let mut product = gemm::Product::new(threads, n, numbers.clone(), numbers).expect("threads start");
+            let mut product = gemm::GemmProduct::new(threads, n, numbers.clone(), numbers).expect("threads start");
             bencher.iter(|| product.run());
         });
     }
     let sizes: [&[usize]; 2] = [&[64, 800], &[800, 500]];
-    group.operator("matmul 64x800x500", operations(64 * 800 * 500), &sizes, &|g, x| g.matmul(x[0], x[1]));
+    group.bench_operator("matmul 64x800x500", multiply_add_throughput(64 * 800 * 500), &sizes, &|g, x| {
+        g.matmul(x[0], x[1])
+    });
 }
 
-fn elementwise(group: &mut Group<'_>) {
+fn bench_elementwise(group: &mut KernelBenchGroup<'_>) {
     let n: usize = 1 << 22;
     let bytes = |arrays: u64| Throughput::Bytes(arrays * 4 * n as u64);
     let numbers = Throughput::Elements(n as u64);
-    group.operator("add 4M", bytes(3), &[&[n], &[n]], &|g, x| g.add(x[0], x[1]));
-    group.operator("gelu 4M", numbers.clone(), &[&[n]], &|g, x| nn::gelu(g, x[0]));
-    group.operator("exp 4M", numbers, &[&[n]], &|g, x| g.exp(x[0]));
-    group.operator("scale rows 2048x2048", bytes(2), &[&[2048, 2048], &[2048]], &|g, x| {
+    group.bench_operator("add 4M", bytes(3), &[&[n], &[n]], &|g, x| g.add(x[0], x[1]));
+    group.bench_operator("gelu 4M", numbers.clone(), &[&[n]], &|g, x| nn::gelu(g, x[0]));
+    group.bench_operator("exp 4M", numbers, &[&[n]], &|g, x| g.exp(x[0]));
+    group.bench_operator("scale rows 2048x2048", bytes(2), &[&[2048, 2048], &[2048]], &|g, x| {
         let y = g.mul(x[0], x[1])?;
         let one = g.scalar(DType::F32, Scalar::Float(1.0))?;
         g.add(y, one)
     });
-    group.operator("transpose 2048x2048", bytes(2), &[&[2048, 2048]], &|g, x| {
+    group.bench_operator("transpose 2048x2048", bytes(2), &[&[2048, 2048]], &|g, x| {
         let turned = g.transpose(x[0], &[1, 0])?;
         g.neg(turned)
     });
 }
 
-fn folds(group: &mut Group<'_>) {
+fn bench_reductions(group: &mut KernelBenchGroup<'_>) {
     let numbers = 2048 * 2048;
     for (name, axes) in [("row sums", vec![1]), ("column sums", vec![0]), ("sum of all", vec![0, 1])] {
         let name = format!("{name} 2048x2048");
-        group.operator(&name, Throughput::Bytes(4 * numbers), &[&[2048, 2048]], &|g, x| {
+        group.bench_operator(&name, Throughput::Bytes(4 * numbers), &[&[2048, 2048]], &|g, x| {
             g.reduce_sum(x[0], &axes, false)
         });
     }
-    let softmax: Build<'_> = &|g, x| nn::softmax(g, x[0], 1);
-    group.operator("softmax 2048x2048", Throughput::Elements(numbers), &[&[2048, 2048]], softmax);
+    let softmax: OperatorBuilder<'_> = &|g, x| nn::softmax(g, x[0], 1);
+    group.bench_operator("softmax 2048x2048", Throughput::Elements(numbers), &[&[2048, 2048]], softmax);
 }
 
-fn networks(group: &mut Group<'_>) {
+fn bench_networks(group: &mut KernelBenchGroup<'_>) {
     for (name, batch, training) in [("train", 64, true), ("predict", 1, false), ("predict", 64, false)] {
-        group.program(&format!("lenet {name} b{batch}"), Throughput::Elements(batch as u64), |backend| {
+        group.bench_program(&format!("lenet {name} b{batch}"), Throughput::Elements(batch as u64), |backend| {
             let network = lenet::network(batch, training);
-            Loaded::new(backend, &network.graph, &network.inputs, &network.variables)
+            KernelBenchProgram::new(backend, &network.graph, &network.inputs, &network.variables)
         });
     }
 }
 
 /// Convolutions with a bias, on as many images: those of LeNet, of a ResNet for small and for large images, and others.
-fn convolutions(group: &mut Group<'_>) {
+fn bench_convolutions(group: &mut KernelBenchGroup<'_>) {
     // Images, channels, height and width, outputs, window, padding, stride.
     let cases = [
         [1, 1, 28, 16, 5, 2, 1],
@@ -193,64 +200,64 @@ fn convolutions(group: &mut Group<'_>) {
         let options = nn::Conv2dOptions { conv, ..Default::default() };
         let sizes: [&[usize]; 3] = [&[images, channels, side, side], &[outputs, channels, window, window], &[outputs]];
         let places = ((side + 2 * padding - window) / stride + 1).pow(2);
-        let amount = operations(images * outputs * places * channels * window * window);
+        let amount = multiply_add_throughput(images * outputs * places * channels * window * window);
         let name = format!("{images}x{channels}x{side} {outputs}x{window}p{padding}s{stride}");
-        group.operator(&name, amount, &sizes, &|g, x| nn::conv2d(g, x[0], x[1], Some(x[2]), options));
+        group.bench_operator(&name, amount, &sizes, &|g, x| nn::conv2d(g, x[0], x[1], Some(x[2]), options));
     }
     for side in [14, 56] {
         let conv = Conv2d { padding: [1; 4], strides: [1; 2], dilations: [1; 2], groups: 64 };
         let options = nn::Conv2dOptions { conv, ..Default::default() };
         let sizes: [&[usize]; 2] = [&[1, 64, side, side], &[64, 1, 3, 3]];
-        let (name, amount) = (format!("1x64x{side} 64 of 1x3p1s1"), operations(64 * side * side * 9));
-        group.operator(&name, amount, &sizes, &|g, x| nn::conv2d(g, x[0], x[1], None, options));
+        let (name, amount) = (format!("1x64x{side} 64 of 1x3p1s1"), multiply_add_throughput(64 * side * side * 9));
+        group.bench_operator(&name, amount, &sizes, &|g, x| nn::conv2d(g, x[0], x[1], None, options));
     }
 }
 
-fn digits(group: &mut Group<'_>) {
+fn bench_digits(group: &mut KernelBenchGroup<'_>) {
     for batch in [1, 2, 4, 8, 16, 32] {
-        group.program(&format!("digits b{batch}"), Throughput::Elements(batch as u64), |backend| {
+        group.bench_program(&format!("digits b{batch}"), Throughput::Elements(batch as u64), |backend| {
             let network = digits::digits(batch);
-            Loaded::new(backend, &network.graph, &[network.images], &network.variables)
+            KernelBenchProgram::new(backend, &network.graph, &[network.images], &network.variables)
         });
     }
 }
 
 /// Kernels of that network, each a program of its own.
-fn parts(group: &mut Group<'_>) {
-    let cases: [(&str, &[&[usize]], Build<'_>); 8] = [
+fn bench_digits_kernels(group: &mut KernelBenchGroup<'_>) {
+    let cases: [(&str, &[&[usize]], OperatorBuilder<'_>); 8] = [
         ("nothing", &[&[1]], &|g, x| g.neg(x[0])),
         ("relu of 16 channels", &[&[1, 16, 28, 28], &[16, 1, 1]], &|g, x| {
             let y = g.add(x[0], x[1])?;
             nn::relu(g, y)
         }),
-        ("pool 16x28x28", &[&[1, 16, 28, 28]], &|g, x| nn::max_pool2d(g, x[0], halves())),
-        ("pool 32x14x14", &[&[1, 32, 14, 14]], &|g, x| nn::max_pool2d(g, x[0], halves())),
+        ("pool 16x28x28", &[&[1, 16, 28, 28]], &|g, x| nn::max_pool2d(g, x[0], max_pool_2x2_options())),
+        ("pool 32x14x14", &[&[1, 32, 14, 14]], &|g, x| nn::max_pool2d(g, x[0], max_pool_2x2_options())),
         ("matmul 1x1568x64", &[&[1, 1568], &[1568, 64]], &|g, x| g.matmul(x[0], x[1])),
         ("matmul 8x1568x64", &[&[8, 1568], &[1568, 64]], &|g, x| g.matmul(x[0], x[1])),
         ("matmul 3x1568x64", &[&[3, 1568], &[1568, 64]], &|g, x| g.matmul(x[0], x[1])),
         ("matmul 32x1568x64", &[&[32, 1568], &[1568, 64]], &|g, x| g.matmul(x[0], x[1])),
     ];
     for (name, inputs, build) in cases {
-        group.operator(name, Throughput::Elements(1), inputs, build);
+        group.bench_operator(name, Throughput::Elements(1), inputs, build);
     }
 }
 
-fn halves() -> nn::Pool2dOptions {
+fn max_pool_2x2_options() -> nn::Pool2dOptions {
     nn::Pool2dOptions { window: Some([2, 2]), strides: [2, 2], ..nn::Pool2dOptions::default() }
 }
 
 /// Adds measurements to a group.
-type Measure = fn(&mut Group<'_>);
+type KernelBenchmark = fn(&mut KernelBenchGroup<'_>);
 
 /// All of them, by name.
-const GROUPS: [(&str, Measure); 7] = [
-    ("products", products),
-    ("elementwise", elementwise),
-    ("folds", folds),
-    ("convolutions", convolutions),
-    ("networks", networks),
-    ("digits", digits),
-    ("parts", parts),
+const BENCHMARKS: [(&str, KernelBenchmark); 7] = [
+    ("products", bench_matmuls),
+    ("elementwise", bench_elementwise),
+    ("folds", bench_reductions),
+    ("convolutions", bench_convolutions),
+    ("networks", bench_networks),
+    ("digits", bench_digits),
+    ("parts", bench_digits_kernels),
 ];
 
 fn main() {
@@ -260,10 +267,10 @@ fn main() {
     for threads in [1, 2] {
         let backend = cpu::open(Some(threads)).expect("threads start");
         let info = backend.info();
-        for (name, measure) in GROUPS {
+        for (name, measure) in BENCHMARKS {
             let name = format!("{name}, {}, {}", info.adapter, info.driver);
             let group = criterion.benchmark_group(name);
-            let mut group = Group { group, backend: &*backend, threads };
+            let mut group = KernelBenchGroup { group, backend: &*backend, threads };
             measure(&mut group);
             group.group.finish();
         }

@@ -1,7 +1,7 @@
 //! LeNet as a graph: one training step, or a prediction. For measurements and for tests that need a real network.
 
 use saggar_tensor::grad::gradients;
-use saggar_tensor::interp::Value;
+use saggar_tensor::interp::InterpTensor;
 use saggar_tensor::nn::{self, Conv2dOptions, Pool2dOptions};
 use saggar_tensor::op::Scalar;
 use saggar_tensor::{DType, Descriptor, GraphBuilder, GraphError, NodeId, Shape, VerifiedGraph, verify};
@@ -23,13 +23,13 @@ const PARAMETERS: [(&str, &[usize]); 8] = [
 ];
 
 /// A graph with values for its inputs and variables.
-pub(crate) struct Network {
+pub(crate) struct LenetGraph {
     /// The graph.
     pub(crate) graph: VerifiedGraph,
     /// Images and, for training, labels.
-    pub(crate) inputs: Vec<Value>,
+    pub(crate) inputs: Vec<InterpTensor>,
     /// Parameters and, for training, velocities.
-    pub(crate) variables: Vec<Value>,
+    pub(crate) variables: Vec<InterpTensor>,
 }
 
 fn float(dims: &[usize]) -> Descriptor {
@@ -66,15 +66,15 @@ fn logits(g: &mut GraphBuilder, image: NodeId, p: &[NodeId]) -> Result<NodeId, G
 }
 
 /// LeNet for a batch of grey images: with `training` a step of SGD with momentum that returns the loss, else logits.
-pub(crate) fn network(batch: usize, training: bool) -> Network {
+pub(crate) fn network(batch: usize, training: bool) -> LenetGraph {
     build(batch, training).expect("the network is valid")
 }
 
-fn build(batch: usize, training: bool) -> Result<Network, GraphError> {
+fn build(batch: usize, training: bool) -> Result<LenetGraph, GraphError> {
     let mut g = GraphBuilder::new();
     let image = Descriptor::new(DType::U8, Shape::new([batch, 1, SIDE, SIDE])?);
     let pixels: Vec<f64> = numbers(image.shape.elements(), 1, 127.0).iter().map(|x| (x + 128.0).floor()).collect();
-    let mut inputs = vec![Value::from_numbers(DType::U8, image.shape.clone(), &pixels)?];
+    let mut inputs = vec![InterpTensor::from_numbers(DType::U8, image.shape.clone(), &pixels)?];
     let image = g.input("image", image)?;
     let (mut parameters, mut variables) = (Vec::new(), Vec::new());
     for (seed, (name, dims)) in (2..).zip(PARAMETERS) {
@@ -82,21 +82,21 @@ fn build(batch: usize, training: bool) -> Result<Network, GraphError> {
         let scale = if dims.len() == 1 { 0.0 } else { (3.0 / fan_in).sqrt() };
         parameters.push(g.variable(name, float(dims))?);
         let values = numbers(dims.iter().product(), seed, scale);
-        variables.push(Value::from_numbers(DType::F32, Shape::new(dims)?, &values)?);
+        variables.push(InterpTensor::from_numbers(DType::F32, Shape::new(dims)?, &values)?);
     }
     let logits = logits(&mut g, image, &parameters)?;
     if training {
         let labels = Descriptor::new(DType::I32, Shape::new([batch])?);
         let classes: Vec<f64> = (0..batch).map(|i| (i * 7 % CLASSES) as f64).collect();
-        inputs.push(Value::from_numbers(DType::I32, labels.shape.clone(), &classes)?);
+        inputs.push(InterpTensor::from_numbers(DType::I32, labels.shape.clone(), &classes)?);
         let labels = g.input("label", labels)?;
         let loss = nn::cross_entropy(&mut g, logits, labels)?;
         let rate = g.scalar(DType::F32, Scalar::Float(0.01))?;
-        let options = nn::Sgd { momentum: 0.9, ..nn::Sgd::default() };
+        let options = nn::SgdOptions { momentum: 0.9, ..nn::SgdOptions::default() };
         let derivatives = gradients(&mut g, loss, &parameters)?;
         for ((&parameter, gradient), (name, dims)) in parameters.iter().zip(derivatives).zip(PARAMETERS) {
             let velocity = g.variable(&format!("{name}.velocity"), float(dims))?;
-            variables.push(Value::zeros(float(dims)));
+            variables.push(InterpTensor::zeros(float(dims)));
             let update = nn::sgd(&mut g, &options, parameter, gradient, velocity, rate)?;
             g.assign_to(parameter, update.parameter)?;
             g.assign_to(velocity, update.velocity)?;
@@ -105,5 +105,5 @@ fn build(batch: usize, training: bool) -> Result<Network, GraphError> {
     } else {
         g.output("logits", logits)?;
     }
-    Ok(Network { graph: verify(g.finish())?, inputs, variables })
+    Ok(LenetGraph { graph: verify(g.finish())?, inputs, variables })
 }

@@ -67,36 +67,36 @@ mod turns;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use arguments::Arguments;
-use stage::Stage;
-use table::{Row, Table};
+use arguments::BenchArguments;
+use stage::BenchContext;
+use table::{ComparisonRow, ComparisonTable};
 
 /// What is measured.
-struct Work {
+struct PeerBenchmark {
     name: &'static str,
     /// # Errors
     /// Why there is no figure.
-    measure: fn(&Stage) -> Result<Vec<Row>, String>,
+    measure: fn(&BenchContext) -> Result<Vec<ComparisonRow>, String>,
 }
 
 /// The processor's, in running order.
-const WORKS: [Work; 16] = [
-    Work { name: "matmul-512", measure: |stage| products::measure(stage, 512) },
-    Work { name: "matmul-1024", measure: |stage| products::measure(stage, 1024) },
-    Work { name: "matmul-2048", measure: |stage| products::measure(stage, 2048) },
-    Work { name: "infer-lenet-b1", measure: |stage| inference::measure(stage, &inference::LENET, 1) },
-    Work { name: "infer-lenet-b64", measure: |stage| inference::measure(stage, &inference::LENET, 64) },
-    Work { name: "infer-resnet18-b1", measure: |stage| inference::measure(stage, &inference::RESNET18, 1) },
-    Work { name: "infer-resnet18-b32", measure: |stage| inference::measure(stage, &inference::RESNET18, 32) },
-    Work { name: "infer-bert-b1", measure: |stage| inference::measure(stage, &inference::BERT, 1) },
-    Work { name: "infer-bert-b32", measure: |stage| inference::measure(stage, &inference::BERT, 32) },
-    Work { name: "train-lenet-b64", measure: |stage| training::lenet(stage, 64) },
-    Work { name: "train-lenet-b128", measure: |stage| training::lenet(stage, 128) },
-    Work { name: "train-seq2seq", measure: training::seq2seq },
-    Work { name: "first-step-lenet", measure: |stage| alone::first_step(stage, &task::LENET, 64) },
-    Work { name: "first-step-seq2seq", measure: |stage| alone::first_step(stage, &task::SEQ2SEQ, 64) },
-    Work { name: "memory-lenet", measure: |stage| alone::memory(stage, &task::LENET, 128) },
-    Work { name: "memory-seq2seq", measure: |stage| alone::memory(stage, &task::SEQ2SEQ, 64) },
+const CPU_BENCHMARKS: [PeerBenchmark; 16] = [
+    PeerBenchmark { name: "matmul-512", measure: |stage| products::measure(stage, 512) },
+    PeerBenchmark { name: "matmul-1024", measure: |stage| products::measure(stage, 1024) },
+    PeerBenchmark { name: "matmul-2048", measure: |stage| products::measure(stage, 2048) },
+    PeerBenchmark { name: "infer-lenet-b1", measure: |stage| inference::measure(stage, &inference::LENET, 1) },
+    PeerBenchmark { name: "infer-lenet-b64", measure: |stage| inference::measure(stage, &inference::LENET, 64) },
+    PeerBenchmark { name: "infer-resnet18-b1", measure: |stage| inference::measure(stage, &inference::RESNET18, 1) },
+    PeerBenchmark { name: "infer-resnet18-b32", measure: |stage| inference::measure(stage, &inference::RESNET18, 32) },
+    PeerBenchmark { name: "infer-bert-b1", measure: |stage| inference::measure(stage, &inference::BERT, 1) },
+    PeerBenchmark { name: "infer-bert-b32", measure: |stage| inference::measure(stage, &inference::BERT, 32) },
+    PeerBenchmark { name: "train-lenet-b64", measure: |stage| training::lenet(stage, 64) },
+    PeerBenchmark { name: "train-lenet-b128", measure: |stage| training::lenet(stage, 128) },
+    PeerBenchmark { name: "train-seq2seq", measure: training::seq2seq },
+    PeerBenchmark { name: "first-step-lenet", measure: |stage| alone::first_step(stage, &task::LENET, 64) },
+    PeerBenchmark { name: "first-step-seq2seq", measure: |stage| alone::first_step(stage, &task::SEQ2SEQ, 64) },
+    PeerBenchmark { name: "memory-lenet", measure: |stage| alone::peak_memory(stage, &task::LENET, 128) },
+    PeerBenchmark { name: "memory-seq2seq", measure: |stage| alone::peak_memory(stage, &task::SEQ2SEQ, 64) },
 ];
 
 fn main() -> ExitCode {
@@ -112,30 +112,31 @@ fn main() -> ExitCode {
 
 /// Whether every comparison was made.
 fn run() -> Result<bool, String> {
-    let arguments = Arguments::read(std::env::args().skip(1))?;
+    let arguments = BenchArguments::parse(std::env::args().skip(1))?;
     if let Some(alone) = &arguments.alone {
         println!("{}", alone.run()?);
         return Ok(true);
     }
     if arguments.adapters {
-        machine::adapters().iter().for_each(|line| println!("{line}"));
+        machine::adapter_lines().iter().for_each(|line| println!("{line}"));
         return Ok(true);
     }
-    let works: &[Work] = if arguments.device.is_some() { &adapter::WORKS } else { &WORKS };
-    let chosen: Vec<&Work> = works.iter().filter(|work| arguments.chooses(work.name)).collect();
+    let works: &[PeerBenchmark] =
+        if arguments.device.is_some() { &adapter::ADAPTER_BENCHMARKS } else { &CPU_BENCHMARKS };
+    let chosen: Vec<&PeerBenchmark> = works.iter().filter(|work| arguments.selects(work.name)).collect();
     if arguments.list || chosen.is_empty() {
         works.iter().for_each(|work| println!("{}", work.name));
         return Ok(arguments.list);
     }
     let begun = Instant::now();
-    let stage = Stage::new(&arguments)?;
-    let mut table = Table::new(machine::describe(&stage));
+    let stage = BenchContext::new(&arguments)?;
+    let mut table = ComparisonTable::new(machine::describe(&stage));
     for work in chosen {
         println!("{} ...", work.name);
         let is_late = begun.elapsed().as_secs() >= arguments.budget;
         let rows = if is_late { Err("the time was up".to_owned()) } else { (work.measure)(&stage) };
         let name = format!("{}{}", work.name, if arguments.small { ", small" } else { "" });
-        table.add(&name, rows.unwrap_or_else(|reason| vec![Row::without_figures(&reason)]));
+        table.add(&name, rows.unwrap_or_else(|reason| vec![ComparisonRow::without_figures(&reason)]));
         // After every work, so that a run that is cut off leaves what it has.
         table.save(&stage.folder.join("table.md"))?;
         arguments.save.iter().try_for_each(|file| table.save(file))?;

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use saggar_compile::CompileError;
 use saggar_compile::program::Program;
-use saggar_compile::target::Target;
-use saggar_tensor::{Descriptor, Interrupt, VerifiedGraph};
+use saggar_compile::target::CompileTarget;
+use saggar_tensor::{Descriptor, InterruptCheck, VerifiedGraph};
 
 use crate::cancel::CancelToken;
 use crate::error::DeviceError;
@@ -38,20 +38,20 @@ pub struct DeviceInfo {
     pub features: Vec<String>,
 }
 
-/// A device's memory behind a [`Buffer`].
-pub trait Storage: Debug + Send + Sync + Any {}
+/// A device's memory behind a [`DeviceBuffer`].
+pub trait BufferStorage: Debug + Send + Sync + Any {}
 
 /// A dense tensor on a device. Clones share the memory, which is freed and given back to its meter with the last one.
 #[derive(Clone, Debug)]
-pub struct Buffer {
+pub struct DeviceBuffer {
     descriptor: Descriptor,
-    storage: Arc<dyn Storage>,
+    storage: Arc<dyn BufferStorage>,
 }
 
-impl Buffer {
+impl DeviceBuffer {
     /// Wraps a device's memory; only devices call this.
-    pub fn new(descriptor: Descriptor, storage: Arc<dyn Storage>) -> Buffer {
-        Buffer { descriptor, storage }
+    pub fn new(descriptor: Descriptor, storage: Arc<dyn BufferStorage>) -> DeviceBuffer {
+        DeviceBuffer { descriptor, storage }
     }
 
     /// Data type and shape.
@@ -60,14 +60,14 @@ impl Buffer {
     }
 
     /// The device's own storage type, if this is it. A buffer of another device gives none.
-    pub fn storage<S: Storage>(&self) -> Option<&S> {
+    pub fn storage<S: BufferStorage>(&self) -> Option<&S> {
         let any: &dyn Any = &*self.storage;
         any.downcast_ref::<S>()
     }
 }
 
 /// Ways in which kernels are computed, by what they compute.
-pub type Ways = BTreeMap<String, String>;
+pub type TuningRecords = BTreeMap<String, String>;
 
 /// A device. All methods may be called from any thread; those that wait say so.
 pub trait Backend: Debug + Send + Sync {
@@ -75,25 +75,25 @@ pub trait Backend: Debug + Send + Sync {
     fn info(&self) -> &DeviceInfo;
 
     /// What programs for it must be compiled for.
-    fn target(&self) -> Target;
+    fn target(&self) -> CompileTarget;
 
     /// The program that computes `graph` here, to be given to [`Backend::load`]. May take long, and stops soon after
     /// `interrupt` comes.
     ///
     /// # Errors
     /// Those of [`saggar_compile::compile_interruptible`].
-    fn compile(&self, graph: &VerifiedGraph, interrupt: &Interrupt<'_>) -> Result<Program, CompileError> {
+    fn compile(&self, graph: &VerifiedGraph, interrupt: &InterruptCheck<'_>) -> Result<Program, CompileError> {
         saggar_compile::compile_interruptible(graph, &self.target(), interrupt)
     }
 
     /// Whether it computes with what is in its tensors. Asked before first values are made, which one that only looks at graphs
     /// is not given.
-    fn keeps_elements(&self) -> bool {
+    fn stores_data(&self) -> bool {
         true
     }
 
     /// Whether tensors reach it by copies, so that what is used again is better kept there.
-    fn is_apart(&self) -> bool {
+    fn has_discrete_memory(&self) -> bool {
         false
     }
 
@@ -102,12 +102,12 @@ pub trait Backend: Debug + Send + Sync {
         false
     }
 
-    /// Whether `bytes` more of `what` would fit on the device now, as [`Target::tensor_bytes`] counts them: asked before many
+    /// Whether `bytes` more of `what` would fit on the device now, as [`CompileTarget::tensor_bytes`] counts them: asked before many
     /// tensors are made, of which the first would fit.
     ///
     /// # Errors
     /// `OutOfMemory` past the limit of `meter`; `NoRoom`.
-    fn check_room(&self, what: &dyn Display, bytes: u64, meter: &Meter) -> Result<(), DeviceError> {
+    fn check_memory(&self, what: &dyn Display, bytes: u64, meter: &Meter) -> Result<(), DeviceError> {
         let _ = what;
         meter.charge(bytes).map(drop)
     }
@@ -116,7 +116,7 @@ pub trait Backend: Debug + Send + Sync {
     ///
     /// # Errors
     /// `Lost`, once and for ever.
-    fn check(&self) -> Result<(), DeviceError> {
+    fn check_alive(&self) -> Result<(), DeviceError> {
         Ok(())
     }
 
@@ -124,13 +124,13 @@ pub trait Backend: Debug + Send + Sync {
     ///
     /// # Errors
     /// `OutOfMemory`, `NoRoom`, `Unsupported` (a data type the device lacks), `Lost`.
-    fn allocate(&self, descriptor: &Descriptor, meter: &Meter) -> Result<Buffer, DeviceError>;
+    fn allocate(&self, descriptor: &Descriptor, meter: &Meter) -> Result<DeviceBuffer, DeviceError>;
 
     /// Replaces a tensor's elements by dense little-endian bytes, after work already submitted.
     ///
     /// # Errors
     /// `Mismatch` where the length is wrong or the buffer is another device's; `Lost`.
-    fn write(&self, buffer: &Buffer, bytes: &[u8]) -> Result<(), DeviceError> {
+    fn write(&self, buffer: &DeviceBuffer, bytes: &[u8]) -> Result<(), DeviceError> {
         self.write_cancellable(buffer, bytes, &CancelToken::never())
     }
 
@@ -138,13 +138,13 @@ pub trait Backend: Debug + Send + Sync {
     ///
     /// # Errors
     /// As there; `Cancelled`.
-    fn write_cancellable(&self, buffer: &Buffer, bytes: &[u8], cancel: &CancelToken) -> Result<(), DeviceError>;
+    fn write_cancellable(&self, buffer: &DeviceBuffer, bytes: &[u8], cancel: &CancelToken) -> Result<(), DeviceError>;
 
     /// A tensor's elements as dense little-endian bytes. Waits for the work that produces them.
     ///
     /// # Errors
     /// `Mismatch` where the buffer is another device's; `NoRoom` where the host has none for the copy; `Lost`.
-    fn read(&self, buffer: &Buffer) -> Result<Vec<u8>, DeviceError> {
+    fn read(&self, buffer: &DeviceBuffer) -> Result<Vec<u8>, DeviceError> {
         self.read_cancellable(buffer, &CancelToken::never())
     }
 
@@ -152,14 +152,14 @@ pub trait Backend: Debug + Send + Sync {
     ///
     /// # Errors
     /// As there; `Cancelled`.
-    fn read_cancellable(&self, buffer: &Buffer, cancel: &CancelToken) -> Result<Vec<u8>, DeviceError>;
+    fn read_cancellable(&self, buffer: &DeviceBuffer, cancel: &CancelToken) -> Result<Vec<u8>, DeviceError>;
 
     /// As [`Backend::read_cancellable`], for what is saved; none where the device keeps no elements and was not given these, or too
     /// many.
     ///
     /// # Errors
     /// As there.
-    fn kept(&self, buffer: &Buffer, cancel: &CancelToken) -> Result<Option<Vec<u8>>, DeviceError> {
+    fn read_if_stored(&self, buffer: &DeviceBuffer, cancel: &CancelToken) -> Result<Option<Vec<u8>>, DeviceError> {
         self.read_cancellable(buffer, cancel).map(Some)
     }
 
@@ -184,10 +184,10 @@ pub trait Backend: Debug + Send + Sync {
 
     /// The ways of those kernels that may be computed in several, where it has tried out which is fastest: results may differ in
     /// their last bits, so who must come to the same again keeps them.
-    fn ways(&self) -> Ways;
+    fn tuning_records(&self) -> TuningRecords;
 
     /// Has kernels that are loaded from now on computed in these ways, whatever it finds out.
-    fn keep_ways(&self, ways: &Ways);
+    fn load_tuning(&self, ways: &TuningRecords);
 
     /// Waits until all submitted work is done.
     ///
@@ -206,7 +206,7 @@ pub trait Executable: Debug + Send + Sync {
     ///
     /// # Errors
     /// `Mismatch`, `OutOfMemory`, `NoRoom`, `Lost`.
-    fn dispatch(&self, inputs: &[Buffer], variables: &[Buffer]) -> Result<Vec<Buffer>, DeviceError> {
+    fn dispatch(&self, inputs: &[DeviceBuffer], variables: &[DeviceBuffer]) -> Result<Vec<DeviceBuffer>, DeviceError> {
         self.dispatch_cancellable(inputs, variables, &CancelToken::never())
     }
 
@@ -216,20 +216,20 @@ pub trait Executable: Debug + Send + Sync {
     /// As there; `Cancelled`.
     fn dispatch_cancellable(
         &self,
-        inputs: &[Buffer],
-        variables: &[Buffer],
+        inputs: &[DeviceBuffer],
+        variables: &[DeviceBuffer],
         cancel: &CancelToken,
-    ) -> Result<Vec<Buffer>, DeviceError>;
+    ) -> Result<Vec<DeviceBuffer>, DeviceError>;
 
     /// As [`Executable::dispatch`], and what each of the program's kernels took, where the device can tell: it waits for the
     /// kernels then, and may run them slower than in a dispatch.
     ///
     /// # Errors
     /// Those of a dispatch.
-    fn profile(&self, inputs: &[Buffer], variables: &[Buffer]) -> Result<Profiled, DeviceError> {
+    fn profile(&self, inputs: &[DeviceBuffer], variables: &[DeviceBuffer]) -> Result<ProfiledOutputs, DeviceError> {
         Ok((self.dispatch(inputs, variables)?, None))
     }
 }
 
 /// Outputs, and what each kernel took.
-pub type Profiled = (Vec<Buffer>, Option<Vec<Duration>>);
+pub type ProfiledOutputs = (Vec<DeviceBuffer>, Option<Vec<Duration>>);

@@ -5,73 +5,73 @@
 //! agree between processors too; matrix products use the widest instructions there are, so their last bits belong to
 //! the processor's class, which [`DeviceInfo::driver`] names.
 
-mod bands;
+mod alias_check;
+mod aligned_buffer;
+mod bytecode;
 mod cancel;
 mod contract;
 mod convolution;
 mod direct;
 mod element;
-mod ending;
-mod evaluate;
+mod elementwise_loops;
+mod elementwise_ops;
+mod epilogue;
+mod evaluator;
 mod executable;
-mod floats;
+mod f32_access;
 mod gemm;
-mod halve;
-mod implicit;
+mod gemm_partition;
+mod im2col;
+mod implicit_gemm;
 mod index;
-mod kept;
-mod lanes;
+mod kernel_plan;
 mod map;
 mod math;
-mod operate;
-mod patch;
-mod plan;
+mod max_pool_2x2;
 mod pool;
-mod pool_last;
+mod pool_nhwc;
+mod prepacked;
 mod random;
 mod reduce;
-mod region;
-mod registers;
-mod routine;
 mod scratch;
 mod simd;
 mod storage;
+mod thread_scratch;
 mod threads;
 mod vector;
 mod winograd;
-mod words;
 
 use std::fmt::Display;
 use std::sync::Arc;
 
 use saggar_compile::program::Program;
-use saggar_compile::target::Target;
+use saggar_compile::target::CompileTarget;
 use saggar_tensor::Descriptor;
 
-use crate::backend::{Backend, Buffer, DeviceInfo, Executable, Ways};
+use crate::backend::{Backend, DeviceBuffer, DeviceInfo, Executable, TuningRecords};
 use crate::cancel::CancelToken;
 use crate::error::DeviceError;
+use crate::memory_budget::{DeviceMemoryBudget, MemorySource, check_host_memory};
 use crate::meter::Meter;
-use crate::owner::PerOwner;
-use crate::room::{Memory, Room, check_host};
+use crate::owner_cache::PerOwner;
 use executable::CpuExecutable;
-use plan::Prepared;
-use scratch::Scratch;
-use storage::{HostMemory, memory};
-use threads::Threads;
+use kernel_plan::PreparedKernel;
+use scratch::ScratchPool;
+use storage::{HostMemory, host_memory};
+use threads::CpuThreads;
 pub use vector::VectorSet;
 
-/// The host's processor as a device, with a pool of `threads` threads; none takes one for each core.
+/// The host's processor as a device, with a pool of `core_count` threads; none takes one for each core.
 ///
 /// # Errors
 /// `Unsupported` where the system starts no threads.
 pub fn open(threads: Option<usize>) -> Result<Arc<dyn Backend>, DeviceError> {
-    open_with(Options { threads, ..Options::default() })
+    open_with(CpuOptions { threads, ..CpuOptions::default() })
 }
 
 /// What a processor is opened with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Options {
+pub struct CpuOptions {
     /// Threads; none takes one for each core.
     pub threads: Option<usize>,
     /// Bytes that all its tensors may take together; none takes what the system and its control groups leave.
@@ -84,8 +84,8 @@ pub struct Options {
 ///
 /// # Errors
 /// `Unsupported` where the system starts no threads, or the processor has no such vectors.
-pub fn open_with(options: Options) -> Result<Arc<dyn Backend>, DeviceError> {
-    let here = VectorSet::here();
+pub fn open_with(options: CpuOptions) -> Result<Arc<dyn Backend>, DeviceError> {
+    let here = VectorSet::available();
     if let Some(set) = options.vectors.filter(|set| !here.contains(set)) {
         let names: Vec<&str> = here.iter().map(|set| set.name()).collect();
         return Err(DeviceError::Unsupported {
@@ -94,61 +94,61 @@ pub fn open_with(options: Options) -> Result<Arc<dyn Backend>, DeviceError> {
             reason: format!("this processor has no {}; it has {}", set.name(), names.join(", ")),
         });
     }
-    let threads = Threads::new(options.threads, options.vectors)?;
-    let info = info(threads.count(), options.vectors);
-    let limit = |bytes| Memory::Bytes { bytes, of: "the limit that it was opened with" };
-    let room = Room::new(&info.name, options.memory_bytes.map_or(Memory::Host, limit));
-    Ok(Arc::new(Cpu { info, threads: Arc::new(threads), room, scratches: PerOwner::default() }))
+    let threads = CpuThreads::new(options.threads, options.vectors)?;
+    let info = device_info(threads.count(), options.vectors);
+    let limit = |bytes| MemorySource::Fixed { bytes, source: "the limit that it was opened with" };
+    let room = DeviceMemoryBudget::new(&info.name, options.memory_bytes.map_or(MemorySource::Host, limit));
+    Ok(Arc::new(CpuBackend { info, threads: Arc::new(threads), room, scratches: PerOwner::default() }))
 }
 
 /// What [`open`] would give with one thread for each core, without starting any.
 pub fn describe() -> DeviceInfo {
-    info(threads(), None)
+    device_info(core_count(), None)
 }
 
 /// Which routine each of a program's kernels takes here, in words. Nothing is allocated and nothing run.
 ///
 /// # Errors
 /// `Unsupported` for a kernel that was not compiled for a host.
-pub fn routines(program: &Program) -> Result<Vec<String>, DeviceError> {
-    Ok(executable::prepare(program, &CancelToken::never())?.iter().map(Prepared::described).collect())
+pub fn describe_kernels(program: &Program) -> Result<Vec<String>, DeviceError> {
+    Ok(executable::prepare_kernels(program, &CancelToken::never())?.iter().map(PreparedKernel::describe).collect())
 }
 
 /// One for each core.
-pub(crate) fn threads() -> usize {
+pub(crate) fn core_count() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
 #[derive(Debug)]
-struct Cpu {
+struct CpuBackend {
     info: DeviceInfo,
-    threads: Arc<Threads>,
-    room: Arc<Room>,
-    scratches: PerOwner<Scratch>,
+    threads: Arc<CpuThreads>,
+    room: Arc<DeviceMemoryBudget>,
+    scratches: PerOwner<ScratchPool>,
 }
 
-impl Backend for Cpu {
+impl Backend for CpuBackend {
     fn info(&self) -> &DeviceInfo {
         &self.info
     }
 
-    fn target(&self) -> Target {
-        Target::cpu()
+    fn target(&self) -> CompileTarget {
+        CompileTarget::cpu()
     }
 
-    fn check_room(&self, what: &dyn Display, bytes: u64, meter: &Meter) -> Result<(), DeviceError> {
+    fn check_memory(&self, what: &dyn Display, bytes: u64, meter: &Meter) -> Result<(), DeviceError> {
         drop(meter.charge(bytes)?);
         self.room.check(what, bytes)
     }
 
-    fn allocate(&self, descriptor: &Descriptor, meter: &Meter) -> Result<Buffer, DeviceError> {
+    fn allocate(&self, descriptor: &Descriptor, meter: &Meter) -> Result<DeviceBuffer, DeviceError> {
         let memory = HostMemory::zeros(descriptor, &self.room, meter)?;
-        Ok(Buffer::new(descriptor.clone(), Arc::new(memory)))
+        Ok(DeviceBuffer::new(descriptor.clone(), Arc::new(memory)))
     }
 
-    fn write_cancellable(&self, buffer: &Buffer, bytes: &[u8], cancel: &CancelToken) -> Result<(), DeviceError> {
+    fn write_cancellable(&self, buffer: &DeviceBuffer, bytes: &[u8], cancel: &CancelToken) -> Result<(), DeviceError> {
         cancel.check()?;
-        let memory = memory(buffer, "write")?;
+        let memory = host_memory(buffer, "write")?;
         if memory.bytes() != bytes.len() {
             return Err(DeviceError::Mismatch {
                 port: "write".to_owned(),
@@ -161,10 +161,10 @@ impl Backend for Cpu {
         Ok(())
     }
 
-    fn read_cancellable(&self, buffer: &Buffer, cancel: &CancelToken) -> Result<Vec<u8>, DeviceError> {
+    fn read_cancellable(&self, buffer: &DeviceBuffer, cancel: &CancelToken) -> Result<Vec<u8>, DeviceError> {
         cancel.check()?;
-        let memory = memory(buffer, "read")?;
-        check_host(&format_args!("a copy of {}", buffer.descriptor()), memory.bytes() as u64)?;
+        let memory = host_memory(buffer, "read")?;
+        check_host_memory(&format_args!("a copy of {}", buffer.descriptor()), memory.bytes() as u64)?;
         memory.charge().add_read(memory.bytes());
         Ok(bytemuck::cast_slice::<u64, u8>(&memory.read())[..memory.bytes()].to_vec())
     }
@@ -175,16 +175,16 @@ impl Backend for Cpu {
         meter: &Meter,
         cancel: &CancelToken,
     ) -> Result<Arc<dyn Executable>, DeviceError> {
-        let scratch = self.scratches.of(meter, |meter| Scratch::new(Arc::clone(&self.room), meter));
+        let scratch = self.scratches.get_or_create(meter, |meter| ScratchPool::new(Arc::clone(&self.room), meter));
         let threads = Arc::clone(&self.threads);
         Ok(Arc::new(CpuExecutable::new(program, threads, &self.room, meter, scratch, cancel)?))
     }
 
-    fn ways(&self) -> Ways {
-        Ways::new()
+    fn tuning_records(&self) -> TuningRecords {
+        TuningRecords::new()
     }
 
-    fn keep_ways(&self, _: &Ways) {}
+    fn load_tuning(&self, _: &TuningRecords) {}
 
     fn synchronize(&self) -> Result<(), DeviceError> {
         // A dispatch returns when it is done.
@@ -192,12 +192,12 @@ impl Backend for Cpu {
     }
 }
 
-fn info(threads: usize, vectors: Option<VectorSet>) -> DeviceInfo {
+fn device_info(threads: usize, vectors: Option<VectorSet>) -> DeviceInfo {
     DeviceInfo {
         name: "cpu".to_owned(),
-        adapter: processor().unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
-        vendor: vendor(),
-        driver: format!("{}, {threads} threads", instructions(vectors)),
+        adapter: processor_name().unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
+        vendor: processor_vendor(),
+        driver: format!("{}, {threads} threads", instruction_set_name(vectors)),
         backend: "cpu".to_owned(),
         software: false,
         exact_seconds: false,
@@ -207,21 +207,21 @@ fn info(threads: usize, vectors: Option<VectorSet>) -> DeviceInfo {
 }
 
 /// The processor's own name, where the system tells it in `/proc/cpuinfo`.
-fn processor() -> Option<String> {
+fn processor_name() -> Option<String> {
     let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
     let line = text.lines().find(|line| line.starts_with("model name"))?;
     Some(line.split_once(':')?.1.trim().to_owned())
 }
 
-fn vendor() -> String {
+fn processor_vendor() -> String {
     let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let id = text.lines().find(|line| line.starts_with("vendor_id")).and_then(|line| line.split_once(':'));
     id.map_or("unknown", |(_, id)| id.trim()).to_owned()
 }
 
 /// The instructions that matrix products use: the widest here where none are named.
-fn instructions(vectors: Option<VectorSet>) -> String {
-    let set = vectors.or_else(|| VectorSet::here().last().copied()).unwrap_or(VectorSet::Plain);
+fn instruction_set_name(vectors: Option<VectorSet>) -> String {
+    let set = vectors.or_else(|| VectorSet::available().last().copied()).unwrap_or(VectorSet::Plain);
     match (std::env::consts::ARCH, set) {
         ("x86_64", VectorSet::Plain) => "x86-64 sse2".to_owned(),
         ("x86_64", set) => format!("x86-64 {}", set.name()),

@@ -25,7 +25,7 @@ pub enum DeviceError {
         "no room: {what} wants {asked_bytes} bytes, and {device} has {available_bytes} available ({of}); smaller batches, a \
          smaller model or more memory would do"
     )]
-    NoRoom {
+    InsufficientMemory {
         /// The device.
         device: String,
         /// The tensor or the program.

@@ -6,29 +6,29 @@
 //! adapter has them; 64-bit integers are two words of shaders that have none. wgpu gives the whole device up on its first
 //! unexpected error, and some drivers allow no second one in a process: from then on every call here answers `Lost`.
 
-mod clock;
+mod adapter_info;
+mod autotune;
+mod buffer_pool;
+mod command_queue;
 mod context;
-mod described;
+mod cooperative_matrix;
 mod executable;
 #[cfg(feature = "fault-injection")]
-mod fault;
-mod heap;
-mod kept;
-mod line;
-mod matrices;
-mod memory;
+mod fault_injection;
+mod gpu_timer;
+mod kernel_variants;
 mod pipeline;
-mod pool;
+mod pipeline_cache;
+mod poll_thread;
 mod profile;
 mod scratch;
+mod self_test;
 mod shader;
+mod staging_belt;
+mod storage_buffer;
 mod subgroups;
-mod tender;
-mod trial;
-mod uploads;
-mod variant;
+mod vram;
 mod watchdog;
-mod ways;
 
 #[cfg(test)]
 mod tests;
@@ -38,28 +38,28 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use saggar_compile::program::Program;
-use saggar_compile::target::Target;
-use saggar_compile::wgsl::{Matrices, Tuning};
+use saggar_compile::target::CompileTarget;
+use saggar_compile::wgsl::{CooperativeMatrix, ShaderTuning};
 use saggar_tensor::Descriptor;
 
-use crate::backend::{Backend, Buffer, DeviceInfo, Executable, Ways};
+use crate::backend::{Backend, DeviceBuffer, DeviceInfo, Executable, TuningRecords};
 use crate::cancel::CancelToken;
 use crate::error::DeviceError;
+use crate::memory_budget::{DeviceMemoryBudget, MemorySource as RoomMemory, check_host_memory};
 use crate::meter::Meter;
-use crate::room::{Memory as RoomMemory, Room, check_host};
-use context::{Context, block_on};
-use described::info;
-use kept::Kept;
-use memory::Memory;
-use pipeline::Pipelines;
-use ways::Trials;
+use adapter_info::device_info;
+use autotune::Autotuner;
+use context::{GpuContext, block_on};
+use pipeline::SharedPipelines;
+use pipeline_cache::PipelineCacheFile;
+use storage_buffer::StorageBuffer;
 
 /// Alignment of values in a slab.
-const ALIGNMENT_BYTES: usize = Target::gpu().alignment_bytes;
+const ALIGNMENT_BYTES: usize = CompileTarget::gpu().alignment_bytes;
 
 /// The adapters of this machine that can run compute shaders, in the order of [`open`]'s index.
 pub fn adapters() -> Vec<DeviceInfo> {
-    found().iter().enumerate().map(|(index, adapter)| info(index, adapter)).collect()
+    enumerate_adapters().iter().enumerate().map(|(index, adapter)| device_info(index, adapter)).collect()
 }
 
 /// Opens adapter `index` of [`adapters`], with kernels that suit it.
@@ -67,9 +67,9 @@ pub fn adapters() -> Vec<DeviceInfo> {
 /// # Errors
 /// `NotFound` where there is no such adapter; `Lost` where its driver refuses.
 pub fn open(index: usize) -> Result<Arc<dyn Backend>, DeviceError> {
-    let found = found();
-    let adapter = adapter(&found, index)?;
-    connect(index, adapter, Options::default())
+    let found = enumerate_adapters();
+    let adapter = find_adapter(&found, index)?;
+    open_adapter(index, adapter, GpuOptions::default())
 }
 
 /// As [`open`], with kernels of the caller's choosing: for tests and measurements. An adapter without 64-bit integers
@@ -77,48 +77,48 @@ pub fn open(index: usize) -> Result<Arc<dyn Backend>, DeviceError> {
 ///
 /// # Errors
 /// As [`open`].
-pub fn open_tuned(index: usize, tuning: Tuning) -> Result<Arc<dyn Backend>, DeviceError> {
-    open_with(index, Options { tuning: Some(tuning), ..Options::default() })
+pub fn open_tuned(index: usize, tuning: ShaderTuning) -> Result<Arc<dyn Backend>, DeviceError> {
+    open_with(index, GpuOptions { tuning: Some(tuning), ..GpuOptions::default() })
 }
 
 /// The operation on small matrices that products of 16-bit floats take on adapter `index`, if it has one.
-pub fn matrices(index: usize) -> Option<Matrices> {
-    found().get(index).and_then(matrices::of)
+pub fn cooperative_matrix(index: usize) -> Option<CooperativeMatrix> {
+    enumerate_adapters().get(index).and_then(cooperative_matrix::query_support)
 }
 
 /// Lanes of the subgroups by which adapter `index` can fold, if all of its subgroups have as many.
-pub fn subgroup(index: usize) -> Option<usize> {
-    found().get(index).and_then(subgroups::of)
+pub fn subgroup_size(index: usize) -> Option<usize> {
+    enumerate_adapters().get(index).and_then(subgroups::query_size)
 }
 
 /// Operations of the smallest kernel whose ways are tried out on hardware.
-pub const TRIED_OPERATIONS_MIN: u64 = ways::OPERATIONS_MIN;
+pub const AUTOTUNE_OPERATIONS_MIN: u64 = autotune::OPERATIONS_MIN;
 
 /// What an adapter is opened with.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Options<'a> {
+pub struct GpuOptions<'a> {
     /// Which kernels; none takes those that suit the adapter.
-    pub tuning: Option<Tuning>,
+    pub tuning: Option<ShaderTuning>,
     /// Shaders that are made such that the driver's compiler refuses them, by their text: a fault for tests.
-    pub refuse: Option<fn(&str) -> bool>,
+    pub fail_shaders: Option<fn(&str) -> bool>,
     /// Where what the driver compiles is kept for other processes, and which ways of kernels are fastest; nowhere if none.
-    pub kept: Option<&'a Path>,
+    pub cache_dir: Option<&'a Path>,
     /// Operations of the smallest kernel whose ways are tried out, where the adapter has timestamps; none where none is.
-    pub tried_operations_min: Option<u64>,
+    pub autotune_operations_min: Option<u64>,
     /// Buffers that the driver is made to refuse, by their numbers since the device was opened, from one to another: a
     /// fault for tests.
-    pub refuse_buffers: Option<[u64; 2]>,
+    pub fail_allocations: Option<[u64; 2]>,
 }
 
 /// As [`open`], with options of the caller's choosing.
 ///
 /// # Errors
 /// As [`open`].
-pub fn open_with(index: usize, options: Options<'_>) -> Result<Arc<dyn Backend>, DeviceError> {
-    connect(index, adapter(&found(), index)?, options)
+pub fn open_with(index: usize, options: GpuOptions<'_>) -> Result<Arc<dyn Backend>, DeviceError> {
+    open_adapter(index, find_adapter(&enumerate_adapters(), index)?, options)
 }
 
-fn found() -> Vec<wgpu::Adapter> {
+fn enumerate_adapters() -> Vec<wgpu::Adapter> {
     let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle();
     descriptor.backends = wgpu::Backends::PRIMARY;
     descriptor.flags = wgpu::InstanceFlags::empty();
@@ -134,7 +134,7 @@ fn found() -> Vec<wgpu::Adapter> {
     adapters
 }
 
-fn adapter(found: &[wgpu::Adapter], index: usize) -> Result<&wgpu::Adapter, DeviceError> {
+fn find_adapter(found: &[wgpu::Adapter], index: usize) -> Result<&wgpu::Adapter, DeviceError> {
     found.get(index).ok_or_else(|| DeviceError::NotFound {
         name: format!("vulkan:{index}"),
         reason: match found.len() {
@@ -144,34 +144,45 @@ fn adapter(found: &[wgpu::Adapter], index: usize) -> Result<&wgpu::Adapter, Devi
     })
 }
 
-fn connect(index: usize, adapter: &wgpu::Adapter, options: Options<'_>) -> Result<Arc<dyn Backend>, DeviceError> {
-    let info = info(index, adapter);
-    watchdog::check(&info.name)?;
+fn open_adapter(
+    index: usize,
+    adapter: &wgpu::Adapter,
+    options: GpuOptions<'_>,
+) -> Result<Arc<dyn Backend>, DeviceError> {
+    let info = device_info(index, adapter);
+    watchdog::check_not_hung(&info.name)?;
     #[cfg(feature = "fault-injection")]
-    fault::check(&info.name)?;
-    let small = matrices::of(adapter);
-    let subgroup = subgroups::of(adapter);
-    let suited = Tuning { workgroup_memory: !info.software, matrices: small, subgroup, ..Tuning::UNLIMITED };
+    fault_injection::check_not_permanently_lost(&info.name)?;
+    let small = cooperative_matrix::query_support(adapter);
+    let subgroup = subgroups::query_size(adapter);
+    let suited = ShaderTuning {
+        workgroup_memory: !info.software,
+        cooperative_matrix: small,
+        subgroup,
+        ..ShaderTuning::UNLIMITED
+    };
     let tuning = options.tuning.unwrap_or(suited);
     let mut wanted = wgpu::Features::TIMESTAMP_QUERY | wgpu::Features::PIPELINE_CACHE;
     wanted.set(wgpu::Features::SHADER_INT64, tuning.wide_integers);
     wanted.set(wgpu::Features::SHADER_F16, tuning.half_storage);
-    let chosen = tuning.matrices.filter(|_| small == tuning.matrices && tuning.half_storage && tuning.workgroup_memory);
-    wanted.set(matrices::FEATURES, chosen.is_some());
+    let chosen = tuning
+        .cooperative_matrix
+        .filter(|_| small == tuning.cooperative_matrix && tuning.half_storage && tuning.workgroup_memory);
+    wanted.set(cooperative_matrix::FEATURES, chosen.is_some());
     let subgroup = tuning.subgroup.filter(|_| subgroup == tuning.subgroup && tuning.workgroup_memory);
     wanted.set(subgroups::FEATURES, subgroup.is_some() || chosen.is_some());
     let required_features = adapter.features() & wanted;
     let binding_bytes_max = usize::try_from(adapter.limits().max_storage_buffer_binding_size).unwrap_or(usize::MAX);
     // Mesa's lavapipe counts iterations in 16 bits.
     let iterations_max = if info.software { 65_535 } else { usize::MAX };
-    let tuning = Tuning {
+    let tuning = ShaderTuning {
         iterations_max: tuning.iterations_max.min(iterations_max),
-        operations_max: tuning.operations_max.min(operations_max(adapter.get_info().device_type)),
+        operations_max: tuning.operations_max.min(dispatch_operations_max(adapter.get_info().device_type)),
         wide_integers: required_features.contains(wgpu::Features::SHADER_INT64),
         half_storage: required_features.contains(wgpu::Features::SHADER_F16),
         // Windows begin where a binding may.
         window_bytes: tuning.window_bytes.min(binding_bytes_max) / ALIGNMENT_BYTES * ALIGNMENT_BYTES,
-        matrices: chosen,
+        cooperative_matrix: chosen,
         subgroup,
         ..tuning
     };
@@ -180,7 +191,7 @@ fn connect(index: usize, adapter: &wgpu::Adapter, options: Options<'_>) -> Resul
         required_features,
         required_limits: adapter.limits(),
         experimental_features: match chosen {
-            Some(_) => shader::experimental(),
+            Some(_) => shader::experimental_features(),
             None => wgpu::ExperimentalFeatures::disabled(),
         },
         ..Default::default()
@@ -188,58 +199,62 @@ fn connect(index: usize, adapter: &wgpu::Adapter, options: Options<'_>) -> Resul
     let (device, queue) = block_on(adapter.request_device(&descriptor))
         .map_err(|error| DeviceError::Lost { device: info.name.clone(), reason: error.to_string() })?;
     #[cfg(feature = "fault-injection")]
-    fault::arm(&device, &queue);
-    let room = Room::new(&info.name, memory_of(adapter));
+    fault_injection::watch_for_trigger(&device, &queue);
+    let room = DeviceMemoryBudget::new(&info.name, memory_budget_source(adapter));
     tracing::info!(device = %info.name, adapter = %info.adapter, driver = %info.driver, "device opened");
-    let opened = |tuning: Tuning| {
+    let opened = |tuning: ShaderTuning| {
         let room = Arc::clone(&room);
-        let mut context = Context::new(device.clone(), queue.clone(), info.clone(), tuning, room);
-        context.pipelines = Pipelines::refusing(options.refuse);
-        context.pipelines.kept =
-            options.kept.and_then(|directory| Kept::open(&context.device, &adapter.get_info(), directory));
-        let file = options.kept.and_then(|directory| {
+        let mut context = GpuContext::new(device.clone(), queue.clone(), info.clone(), tuning, room);
+        context.pipelines = SharedPipelines::with_failing_shaders(options.fail_shaders);
+        context.pipelines.cache_file = options
+            .cache_dir
+            .and_then(|directory| PipelineCacheFile::open(&context.device, &adapter.get_info(), directory));
+        let file = options.cache_dir.and_then(|directory| {
             Some(directory.join(format!("{}.ways.json", wgpu::util::pipeline_cache_key(&adapter.get_info())?)))
         });
-        context.trials = Trials::new(options.tried_operations_min, file);
-        context.refuse_buffers = options.refuse_buffers;
+        context.autotuner = Autotuner::new(options.autotune_operations_min, file);
+        context.fail_allocations = options.fail_allocations;
         let context = Arc::new(context);
-        context.tender.start(&context);
+        context.poll_thread.start(&context);
         context.start_watchdog();
-        Arc::new(Gpu { context })
+        Arc::new(GpuDevice { context })
     };
-    tried(tuning, opened)
+    open_with_self_tests(tuning, opened)
 }
 
 /// The device with what it computes rightly of what `tuning` would use.
 ///
 /// # Errors
 /// `Lost`.
-fn tried(mut tuning: Tuning, opened: impl Fn(Tuning) -> Arc<Gpu>) -> Result<Arc<dyn Backend>, DeviceError> {
+fn open_with_self_tests(
+    mut tuning: ShaderTuning,
+    opened: impl Fn(ShaderTuning) -> Arc<GpuDevice>,
+) -> Result<Arc<dyn Backend>, DeviceError> {
     let mut gpu = opened(tuning);
-    let left_alone = |gpu: &Gpu, what: &str, reason: String| {
+    let left_alone = |gpu: &GpuDevice, what: &str, reason: String| {
         let device = &gpu.context.info.name;
         tracing::warn!(%device, %reason, "this adapter's {what} are left alone, and kernels are slower");
-        gpu.context.check()
+        gpu.context.poll_and_check()
     };
     if tuning.subgroup.is_some()
-        && let Err(reason) = subgroups::check(&*gpu)
+        && let Err(reason) = subgroups::run_self_test(&*gpu)
     {
         left_alone(&gpu, "subgroups", reason)?;
         tuning.subgroup = None;
         gpu = opened(tuning);
     }
-    if tuning.matrices.is_some()
-        && let Err(reason) = matrices::check(&*gpu)
+    if tuning.cooperative_matrix.is_some()
+        && let Err(reason) = cooperative_matrix::run_self_test(&*gpu)
     {
         left_alone(&gpu, "operations on small matrices", reason)?;
-        tuning.matrices = None;
+        tuning.cooperative_matrix = None;
         gpu = opened(tuning);
     }
     Ok(gpu)
 }
 
 /// Operations that an adapter of this type does in about 50 milliseconds, of those that do fewest.
-fn operations_max(kind: wgpu::DeviceType) -> u64 {
+fn dispatch_operations_max(kind: wgpu::DeviceType) -> u64 {
     match kind {
         wgpu::DeviceType::Cpu => 1 << 29,
         wgpu::DeviceType::IntegratedGpu => 1 << 34,
@@ -249,38 +264,40 @@ fn operations_max(kind: wgpu::DeviceType) -> u64 {
 
 /// Where an adapter's memory is. Shaders that run on a processor work in the host's memory, and an integrated adapter takes a
 /// part of it, whatever size its heap is said to have.
-fn memory_of(adapter: &wgpu::Adapter) -> RoomMemory {
+fn memory_budget_source(adapter: &wgpu::Adapter) -> RoomMemory {
     let of = "the adapter's memory, less what this process holds";
-    match (adapter.get_info().device_type, heap::bytes(adapter)) {
+    match (adapter.get_info().device_type, vram::largest_heap_bytes(adapter)) {
         (wgpu::DeviceType::Cpu, _) => RoomMemory::Host,
-        (wgpu::DeviceType::IntegratedGpu, bytes) => RoomMemory::HostUpTo { bytes: bytes.unwrap_or(u64::MAX), of },
-        (_, Some(bytes)) => RoomMemory::Bytes { bytes, of },
-        (_, None) => RoomMemory::Bytes { bytes: u64::MAX, of: "nobody knows" },
+        (wgpu::DeviceType::IntegratedGpu, bytes) => {
+            RoomMemory::HostUpTo { bytes: bytes.unwrap_or(u64::MAX), source: of }
+        }
+        (_, Some(bytes)) => RoomMemory::Fixed { bytes, source: of },
+        (_, None) => RoomMemory::Fixed { bytes: u64::MAX, source: "nobody knows" },
     }
 }
 
 /// An opened adapter.
 #[derive(Debug)]
-struct Gpu {
-    context: Arc<Context>,
+struct GpuDevice {
+    context: Arc<GpuContext>,
 }
 
-impl Drop for Gpu {
+impl Drop for GpuDevice {
     fn drop(&mut self) {
-        self.context.tender.end_with(&self.context);
+        self.context.poll_thread.stop_if_last_owner(&self.context);
     }
 }
 
-impl Backend for Gpu {
+impl Backend for GpuDevice {
     fn info(&self) -> &DeviceInfo {
         &self.context.info
     }
 
-    fn target(&self) -> Target {
+    fn target(&self) -> CompileTarget {
         self.context.target()
     }
 
-    fn is_apart(&self) -> bool {
+    fn has_discrete_memory(&self) -> bool {
         true
     }
 
@@ -288,26 +305,26 @@ impl Backend for Gpu {
         true
     }
 
-    fn check_room(&self, what: &dyn Display, bytes: u64, meter: &Meter) -> Result<(), DeviceError> {
+    fn check_memory(&self, what: &dyn Display, bytes: u64, meter: &Meter) -> Result<(), DeviceError> {
         drop(meter.charge(bytes)?);
         self.context.room.check(what, bytes)
     }
 
-    fn check(&self) -> Result<(), DeviceError> {
+    fn check_alive(&self) -> Result<(), DeviceError> {
         // The device's own thread asks the driver, which may not come back from a call.
-        self.context.tender.wake();
-        self.context.alive()
+        self.context.poll_thread.wake();
+        self.context.ensure_alive()
     }
 
-    fn allocate(&self, descriptor: &Descriptor, meter: &Meter) -> Result<Buffer, DeviceError> {
-        let memory = memory::tensor(&self.context, "tensor", descriptor, meter)?;
-        memory.must_clear();
-        Ok(Buffer::new(descriptor.clone(), Arc::new(memory)))
+    fn allocate(&self, descriptor: &Descriptor, meter: &Meter) -> Result<DeviceBuffer, DeviceError> {
+        let memory = storage_buffer::allocate_tensor(&self.context, "tensor", descriptor, meter)?;
+        memory.mark_stale_if_recycled();
+        Ok(DeviceBuffer::new(descriptor.clone(), Arc::new(memory)))
     }
 
-    fn write_cancellable(&self, buffer: &Buffer, bytes: &[u8], cancel: &CancelToken) -> Result<(), DeviceError> {
-        self.context.alive()?;
-        let memory = self.own(buffer)?;
+    fn write_cancellable(&self, buffer: &DeviceBuffer, bytes: &[u8], cancel: &CancelToken) -> Result<(), DeviceError> {
+        self.context.ensure_alive()?;
+        let memory = self.storage_buffer(buffer)?;
         let expected = buffer.descriptor().bytes();
         if bytes.len() != expected {
             return Err(DeviceError::Mismatch {
@@ -316,18 +333,18 @@ impl Backend for Gpu {
                 actual: format!("{} bytes", bytes.len()),
             });
         }
-        let words = memory::widen(&self.context.target(), buffer.descriptor().dtype, bytes);
+        let words = storage_buffer::widen_to_words(&self.context.target(), buffer.descriptor().dtype, bytes);
         memory.charge.add_written(bytes.len());
         self.context.write(memory, &words, cancel)
     }
 
-    fn read_cancellable(&self, buffer: &Buffer, cancel: &CancelToken) -> Result<Vec<u8>, DeviceError> {
-        let memory = self.own(buffer)?;
-        check_host(&format_args!("a copy of {}", buffer.descriptor()), buffer.descriptor().bytes() as u64)?;
+    fn read_cancellable(&self, buffer: &DeviceBuffer, cancel: &CancelToken) -> Result<Vec<u8>, DeviceError> {
+        let memory = self.storage_buffer(buffer)?;
+        check_host_memory(&format_args!("a copy of {}", buffer.descriptor()), buffer.descriptor().bytes() as u64)?;
         memory.charge.add_read(buffer.descriptor().bytes());
         let target = self.context.target();
-        let words = self.context.read(memory, memory::bytes(&target, buffer.descriptor()), cancel)?;
-        Ok(memory::narrow(&target, buffer.descriptor(), words))
+        let words = self.context.read(memory, storage_buffer::tensor_bytes(&target, buffer.descriptor()), cancel)?;
+        Ok(storage_buffer::narrow_from_words(&target, buffer.descriptor(), words))
     }
 
     fn load_cancellable(
@@ -339,12 +356,12 @@ impl Backend for Gpu {
         Ok(Arc::new(executable::load(&self.context, program, meter, cancel)?))
     }
 
-    fn ways(&self) -> Ways {
-        self.context.trials.ways()
+    fn tuning_records(&self) -> TuningRecords {
+        self.context.autotuner.choices()
     }
 
-    fn keep_ways(&self, ways: &Ways) {
-        self.context.trials.keep(ways);
+    fn load_tuning(&self, ways: &TuningRecords) {
+        self.context.autotuner.load_choices(ways);
     }
 
     fn synchronize(&self) -> Result<(), DeviceError> {
@@ -352,8 +369,8 @@ impl Backend for Gpu {
     }
 }
 
-impl Gpu {
-    fn own<'a>(&self, buffer: &'a Buffer) -> Result<&'a Memory, DeviceError> {
-        memory::of(&self.context, "buffer", buffer)
+impl GpuDevice {
+    fn storage_buffer<'a>(&self, buffer: &'a DeviceBuffer) -> Result<&'a StorageBuffer, DeviceError> {
+        storage_buffer::downcast_buffer(&self.context, "buffer", buffer)
     }
 }

@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_half_survives_a_round_trip() {
+    fn every_f16_value_survives_a_round_trip_through_f32() {
         for bits in 0..=u16::MAX {
             let value = to_f32(bits);
             if value.is_nan() {

@@ -7,23 +7,23 @@
 
 pub mod backend;
 mod cancel;
-pub mod choose;
 pub mod cpu;
 pub mod error;
 pub mod gpu;
 mod half;
+mod memory_budget;
 pub mod meter;
-mod owner;
-pub mod peak;
+pub mod null_backend;
+mod owner_cache;
 pub mod profile;
-pub mod recorder;
-mod renewable;
-mod room;
+mod recoverable;
+pub mod roofline;
+pub mod select;
 
-pub use backend::{Backend, Buffer, DeviceInfo, Executable, Profiled, Ways};
+pub use backend::{Backend, DeviceBuffer, DeviceInfo, Executable, ProfiledOutputs, TuningRecords};
 pub use cancel::CancelToken;
 pub use error::DeviceError;
-pub use meter::{Counts, Meter};
-pub use recorder::Recorder;
-pub use renewable::Renewable;
-pub use room::{MemoryControlGroup, available_host_bytes, check_host};
+pub use memory_budget::{MemoryControlGroup, available_host_bytes, check_host_memory};
+pub use meter::{DeviceCounters, Meter};
+pub use null_backend::NullBackend;
+pub use recoverable::RecoverableDevice;

@@ -6,26 +6,26 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::error::DeviceError;
-use crate::room::Room;
+use crate::memory_budget::DeviceMemoryBudget;
 
 /// An owner's account. Clones share it.
 #[derive(Clone, Debug)]
-pub struct Meter(Arc<Account>);
+pub struct Meter(Arc<MeterState>);
 
 #[derive(Debug)]
-struct Account {
+struct MeterState {
     limit_bytes: u64,
     bytes: AtomicU64,
     peak_bytes: AtomicU64,
     busy_nanoseconds: AtomicU64,
-    work: [AtomicU64; 6],
+    counters: [AtomicU64; 6],
     written_bytes: AtomicU64,
     read_bytes: AtomicU64,
 }
 
 /// Counts of what a device did for an owner. A processor has dispatches and submissions alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct DeviceCounters {
     /// Kernels' passes run.
     pub dispatches: u64,
     /// Times that commands were handed to the driver to run kernels.
@@ -40,30 +40,30 @@ pub struct Counts {
     pub reads: u64,
 }
 
-impl Counts {
-    fn counts(self) -> [u64; 6] {
+impl DeviceCounters {
+    fn to_array(self) -> [u64; 6] {
         [self.dispatches, self.submissions, self.barriers, self.bind_groups, self.allocations, self.reads]
     }
 }
 
 /// Bytes charged to a meter until this is dropped.
 #[derive(Debug)]
-pub struct Charge {
+pub struct MeterCharge {
     meter: Meter,
     bytes: u64,
     /// The device's memory that they are taken from.
-    room: Option<Arc<Room>>,
+    budget: Option<Arc<DeviceMemoryBudget>>,
 }
 
 impl Meter {
     /// An account that may hold up to `limit_bytes` of device memory.
     pub fn new(limit_bytes: u64) -> Meter {
-        Meter(Arc::new(Account {
+        Meter(Arc::new(MeterState {
             limit_bytes,
             bytes: AtomicU64::new(0),
             peak_bytes: AtomicU64::new(0),
             busy_nanoseconds: AtomicU64::new(0),
-            work: Default::default(),
+            counters: Default::default(),
             written_bytes: AtomicU64::new(0),
             read_bytes: AtomicU64::new(0),
         }))
@@ -75,7 +75,7 @@ impl Meter {
     }
 
     /// Whether both are the same account.
-    pub(crate) fn is(&self, other: &Meter) -> bool {
+    pub(crate) fn is_same(&self, other: &Meter) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
@@ -83,12 +83,12 @@ impl Meter {
     ///
     /// # Errors
     /// `OutOfMemory` where the limit would be passed; nothing is charged then.
-    pub fn charge(&self, bytes: u64) -> Result<Charge, DeviceError> {
+    pub fn charge(&self, bytes: u64) -> Result<MeterCharge, DeviceError> {
         let add = |used: u64| used.checked_add(bytes).filter(|&sum| sum <= self.0.limit_bytes);
         match self.0.bytes.fetch_update(Ordering::AcqRel, Ordering::Acquire, add) {
             Ok(before) => {
                 self.0.peak_bytes.fetch_max(before + bytes, Ordering::AcqRel);
-                Ok(Charge { meter: self.clone(), bytes, room: None })
+                Ok(MeterCharge { meter: self.clone(), bytes, budget: None })
             }
             Err(used_bytes) => {
                 Err(DeviceError::OutOfMemory { asked_bytes: bytes, used_bytes, limit_bytes: self.0.limit_bytes })
@@ -97,14 +97,14 @@ impl Meter {
     }
 
     /// Adds time the device worked for this owner. Called by devices after each dispatch.
-    pub fn add_busy(&self, time: Duration) {
+    pub fn add_busy_time(&self, time: Duration) {
         let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         self.0.busy_nanoseconds.fetch_add(nanoseconds, Ordering::AcqRel);
     }
 
     /// Counts what was done for this owner. Called by devices.
-    pub fn add_work(&self, work: Counts) {
-        for (counter, more) in self.0.work.iter().zip(work.counts()) {
+    pub fn add_counters(&self, work: DeviceCounters) {
+        for (counter, more) in self.0.counters.iter().zip(work.to_array()) {
             if more > 0 {
                 counter.fetch_add(more, Ordering::AcqRel);
             }
@@ -112,10 +112,10 @@ impl Meter {
     }
 
     /// What was done for this owner so far.
-    pub fn work(&self) -> Counts {
+    pub fn counters(&self) -> DeviceCounters {
         let [dispatches, submissions, barriers, bind_groups, allocations, reads] =
-            [0, 1, 2, 3, 4, 5].map(|at: usize| self.0.work[at].load(Ordering::Acquire));
-        Counts { dispatches, submissions, barriers, bind_groups, allocations, reads }
+            [0, 1, 2, 3, 4, 5].map(|at: usize| self.0.counters[at].load(Ordering::Acquire));
+        DeviceCounters { dispatches, submissions, barriers, bind_groups, allocations, reads }
     }
 
     /// Bytes of tensors copied from the host to the device so far.
@@ -139,25 +139,25 @@ impl Meter {
     }
 
     /// Time the device worked for this owner.
-    pub fn busy(&self) -> Duration {
+    pub fn busy_time(&self) -> Duration {
         Duration::from_nanos(self.0.busy_nanoseconds.load(Ordering::Acquire))
     }
 
     /// Kernels run so far.
     pub fn dispatches(&self) -> u64 {
-        self.work().dispatches
+        self.counters().dispatches
     }
 
     /// Submissions made so far.
     pub fn submissions(&self) -> u64 {
-        self.work().submissions
+        self.counters().submissions
     }
 }
 
-impl Charge {
+impl MeterCharge {
     /// It is also taken from a device's room, which is given the bytes back.
-    pub(crate) fn in_room(mut self, room: &Arc<Room>) -> Charge {
-        self.room = Some(Arc::clone(room));
+    pub(crate) fn with_budget(mut self, room: &Arc<DeviceMemoryBudget>) -> MeterCharge {
+        self.budget = Some(Arc::clone(room));
         self
     }
 
@@ -168,16 +168,16 @@ impl Charge {
 
     /// Counts bytes that were copied to the host from it. Called by devices.
     pub(crate) fn add_read(&self, bytes: usize) {
-        self.meter.add_work(Counts { reads: 1, ..Counts::default() });
+        self.meter.add_counters(DeviceCounters { reads: 1, ..DeviceCounters::default() });
         self.meter.0.read_bytes.fetch_add(bytes as u64, Ordering::AcqRel);
     }
 }
 
-impl Drop for Charge {
+impl Drop for MeterCharge {
     fn drop(&mut self) {
         self.meter.0.bytes.fetch_sub(self.bytes, Ordering::AcqRel);
-        if let Some(room) = &self.room {
-            room.give_back(self.bytes);
+        if let Some(room) = &self.budget {
+            room.release(self.bytes);
         }
     }
 }

@@ -7,117 +7,117 @@ use std::time::{Duration, Instant};
 
 use saggar_compile::CompileError;
 use saggar_compile::program::Program;
-use saggar_compile::target::Target;
-use saggar_tensor::{Descriptor, Interrupt, VerifiedGraph};
+use saggar_compile::target::CompileTarget;
+use saggar_tensor::{Descriptor, InterruptCheck, VerifiedGraph};
 
-use crate::backend::{Backend, Buffer, DeviceInfo, Executable, Ways};
+use crate::backend::{Backend, DeviceBuffer, DeviceInfo, Executable, TuningRecords};
 use crate::cancel::CancelToken;
 use crate::error::DeviceError;
 use crate::meter::Meter;
 
 /// Kernels that are written down; later ones run as ever.
-pub const KERNELS_MAX: usize = 200_000;
+pub const PROFILED_KERNELS_MAX: usize = 200_000;
 
 /// One dispatch.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Dispatched {
-    /// The number of its program in [`Profile::programs`].
+pub struct DispatchRecord {
+    /// The number of its program in [`DeviceProfile::programs`].
     pub program: usize,
     /// When it began, since the profiler was made.
-    pub at: Duration,
+    pub started: Duration,
     /// Until it was done.
-    pub took: Duration,
+    pub duration: Duration,
     /// What each of the program's kernels took by the device's clock; none where it has no clock.
     pub kernels: Option<Vec<Duration>>,
 }
 
 /// What was written down.
 #[derive(Clone, Debug, Default)]
-pub struct Profile {
+pub struct DeviceProfile {
     /// The programs that were loaded, in order.
     pub programs: Vec<Arc<Program>>,
     /// Their dispatches, in order.
-    pub dispatches: Vec<Dispatched>,
+    pub dispatches: Vec<DispatchRecord>,
     /// Kernels of those.
     kernels: usize,
 }
 
 /// A device whose dispatches are written down.
 #[derive(Debug)]
-pub struct Profiler {
+pub struct ProfilingBackend {
     device: Arc<dyn Backend>,
     began: Instant,
-    profile: Arc<Mutex<Profile>>,
+    profile: Arc<Mutex<DeviceProfile>>,
 }
 
 #[derive(Debug)]
-struct Profiled {
+struct ProfiledExecutable {
     executable: Arc<dyn Executable>,
     device: Arc<dyn Backend>,
     number: usize,
     began: Instant,
-    profile: Arc<Mutex<Profile>>,
+    profile: Arc<Mutex<DeviceProfile>>,
 }
 
-impl Profiler {
+impl ProfilingBackend {
     /// Has `device` do the work.
-    pub fn new(device: Arc<dyn Backend>) -> Profiler {
-        Profiler { device, began: Instant::now(), profile: Arc::default() }
+    pub fn new(device: Arc<dyn Backend>) -> ProfilingBackend {
+        ProfilingBackend { device, began: Instant::now(), profile: Arc::default() }
     }
 
     /// What was written down so far.
-    pub fn profile(&self) -> Profile {
-        lock(&self.profile).clone()
+    pub fn profile(&self) -> DeviceProfile {
+        lock_profile(&self.profile).clone()
     }
 }
 
-fn lock(profile: &Mutex<Profile>) -> MutexGuard<'_, Profile> {
+fn lock_profile(profile: &Mutex<DeviceProfile>) -> MutexGuard<'_, DeviceProfile> {
     profile.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Backend for Profiler {
+impl Backend for ProfilingBackend {
     fn info(&self) -> &DeviceInfo {
         self.device.info()
     }
 
-    fn target(&self) -> Target {
+    fn target(&self) -> CompileTarget {
         self.device.target()
     }
 
-    fn compile(&self, graph: &VerifiedGraph, interrupt: &Interrupt<'_>) -> Result<Program, CompileError> {
+    fn compile(&self, graph: &VerifiedGraph, interrupt: &InterruptCheck<'_>) -> Result<Program, CompileError> {
         self.device.compile(graph, interrupt)
     }
 
-    fn keeps_elements(&self) -> bool {
-        self.device.keeps_elements()
+    fn stores_data(&self) -> bool {
+        self.device.stores_data()
     }
 
-    fn is_apart(&self) -> bool {
-        self.device.is_apart()
+    fn has_discrete_memory(&self) -> bool {
+        self.device.has_discrete_memory()
     }
 
     fn calls_driver(&self) -> bool {
         self.device.calls_driver()
     }
 
-    fn check_room(&self, what: &dyn Display, bytes: u64, meter: &Meter) -> Result<(), DeviceError> {
-        self.device.check_room(what, bytes, meter)
+    fn check_memory(&self, what: &dyn Display, bytes: u64, meter: &Meter) -> Result<(), DeviceError> {
+        self.device.check_memory(what, bytes, meter)
     }
 
-    fn allocate(&self, descriptor: &Descriptor, meter: &Meter) -> Result<Buffer, DeviceError> {
+    fn allocate(&self, descriptor: &Descriptor, meter: &Meter) -> Result<DeviceBuffer, DeviceError> {
         self.device.allocate(descriptor, meter)
     }
 
-    fn write_cancellable(&self, buffer: &Buffer, bytes: &[u8], cancel: &CancelToken) -> Result<(), DeviceError> {
+    fn write_cancellable(&self, buffer: &DeviceBuffer, bytes: &[u8], cancel: &CancelToken) -> Result<(), DeviceError> {
         self.device.write_cancellable(buffer, bytes, cancel)
     }
 
-    fn read_cancellable(&self, buffer: &Buffer, cancel: &CancelToken) -> Result<Vec<u8>, DeviceError> {
+    fn read_cancellable(&self, buffer: &DeviceBuffer, cancel: &CancelToken) -> Result<Vec<u8>, DeviceError> {
         self.device.read_cancellable(buffer, cancel)
     }
 
-    fn kept(&self, buffer: &Buffer, cancel: &CancelToken) -> Result<Option<Vec<u8>>, DeviceError> {
-        self.device.kept(buffer, cancel)
+    fn read_if_stored(&self, buffer: &DeviceBuffer, cancel: &CancelToken) -> Result<Option<Vec<u8>>, DeviceError> {
+        self.device.read_if_stored(buffer, cancel)
     }
 
     fn load_cancellable(
@@ -127,19 +127,19 @@ impl Backend for Profiler {
         cancel: &CancelToken,
     ) -> Result<Arc<dyn Executable>, DeviceError> {
         let executable = self.device.load_cancellable(Arc::clone(&program), meter, cancel)?;
-        let mut profile = lock(&self.profile);
+        let mut profile = lock_profile(&self.profile);
         let number = profile.programs.len();
         profile.programs.push(program);
         let (device, began, profile) = (Arc::clone(&self.device), self.began, Arc::clone(&self.profile));
-        Ok(Arc::new(Profiled { executable, device, number, began, profile }))
+        Ok(Arc::new(ProfiledExecutable { executable, device, number, began, profile }))
     }
 
-    fn ways(&self) -> Ways {
-        self.device.ways()
+    fn tuning_records(&self) -> TuningRecords {
+        self.device.tuning_records()
     }
 
-    fn keep_ways(&self, ways: &Ways) {
-        self.device.keep_ways(ways);
+    fn load_tuning(&self, ways: &TuningRecords) {
+        self.device.load_tuning(ways);
     }
 
     fn synchronize(&self) -> Result<(), DeviceError> {
@@ -147,19 +147,19 @@ impl Backend for Profiler {
     }
 }
 
-impl Executable for Profiled {
+impl Executable for ProfiledExecutable {
     fn program(&self) -> &Program {
         self.executable.program()
     }
 
     fn dispatch_cancellable(
         &self,
-        inputs: &[Buffer],
-        variables: &[Buffer],
+        inputs: &[DeviceBuffer],
+        variables: &[DeviceBuffer],
         cancel: &CancelToken,
-    ) -> Result<Vec<Buffer>, DeviceError> {
+    ) -> Result<Vec<DeviceBuffer>, DeviceError> {
         let count = self.program().kernels.len();
-        if lock(&self.profile).kernels + count > KERNELS_MAX {
+        if lock_profile(&self.profile).kernels + count > PROFILED_KERNELS_MAX {
             return self.executable.dispatch_cancellable(inputs, variables, cancel);
         }
         // What was given to the device before is not this dispatch's.
@@ -168,9 +168,14 @@ impl Executable for Profiled {
         cancel.check()?;
         let (outputs, kernels) = self.executable.profile(inputs, variables)?;
         self.device.synchronize()?;
-        let mut profile = lock(&self.profile);
+        let mut profile = lock_profile(&self.profile);
         profile.kernels += count;
-        profile.dispatches.push(Dispatched { program: self.number, at, took: began.elapsed(), kernels });
+        profile.dispatches.push(DispatchRecord {
+            program: self.number,
+            started: at,
+            duration: began.elapsed(),
+            kernels,
+        });
         Ok(outputs)
     }
 }
@@ -183,17 +188,17 @@ mod tests {
     use crate::cpu;
 
     #[test]
-    fn what_has_no_room_on_the_device_has_none_on_the_profiler() {
-        let options = cpu::Options { threads: Some(1), memory_bytes: Some(1000), ..cpu::Options::default() };
-        let profiler = Profiler::new(cpu::open_with(options).unwrap());
-        let refused = profiler.check_room(&"a model", 1001, &Meter::unlimited()).unwrap_err();
-        assert!(matches!(refused, DeviceError::NoRoom { asked_bytes: 1001, .. }), "{refused}");
-        assert!(profiler.keeps_elements());
+    fn the_profiler_passes_on_the_memory_check_of_its_device() {
+        let options = cpu::CpuOptions { threads: Some(1), memory_bytes: Some(1000), ..cpu::CpuOptions::default() };
+        let profiler = ProfilingBackend::new(cpu::open_with(options).unwrap());
+        let refused = profiler.check_memory(&"a model", 1001, &Meter::unlimited()).unwrap_err();
+        assert!(matches!(refused, DeviceError::InsufficientMemory { asked_bytes: 1001, .. }), "{refused}");
+        assert!(profiler.stores_data());
     }
 
     #[test]
-    fn every_dispatch_is_written_down_with_its_kernels() {
-        let profiler = Profiler::new(cpu::open(Some(1)).unwrap());
+    fn every_dispatch_is_profiled_with_its_kernels() {
+        let profiler = ProfilingBackend::new(cpu::open(Some(1)).unwrap());
         let mut g = GraphBuilder::new();
         let square = Descriptor::new(DType::F32, Shape::new([4, 4]).unwrap());
         let x = g.input("x", square.clone()).unwrap();
@@ -210,7 +215,7 @@ mod tests {
         }
         let profile = profiler.profile();
         let [first, second] = &profile.dispatches[..] else { panic!("{profile:?}") };
-        assert!(first.at + first.took <= second.at + second.took);
+        assert!(first.started + first.duration <= second.started + second.duration);
         let kernels = profile.programs[first.program].kernels.len();
         assert_eq!(second.kernels.as_ref().map(Vec::len), Some(kernels));
     }

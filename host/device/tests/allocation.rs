@@ -7,20 +7,20 @@ mod support;
 use std::sync::Arc;
 
 use saggar_compile::compile;
-use saggar_compile::wgsl::Tuning;
+use saggar_compile::wgsl::ShaderTuning;
 use saggar_device::{Backend, DeviceError, Meter, gpu};
 use saggar_tensor::grad::gradients;
-use saggar_tensor::interp::Value;
+use saggar_tensor::interp::InterpTensor;
 use saggar_tensor::op::Scalar;
 use saggar_tensor::{DType, GraphBuilder, Shape, VerifiedGraph, nn, verify};
 
 /// One step of gradient descent for a network of two layers, a scatter in it so that a kernel has two passes.
-fn network() -> (VerifiedGraph, Vec<Value>, Vec<Value>) {
+fn network() -> (VerifiedGraph, Vec<InterpTensor>, Vec<InterpTensor>) {
     let value = |dtype: DType, dims: &[usize]| {
         let shape = Shape::new(dims).unwrap();
         let unit = if dtype.is_float() { 8.0 } else { 1.0 };
         let numbers: Vec<f64> = (0..shape.elements()).map(|i| (i % 7) as f64 / unit).collect();
-        Value::from_numbers(dtype, shape, &numbers).unwrap()
+        InterpTensor::from_numbers(dtype, shape, &numbers).unwrap()
     };
     let inputs = vec![value(DType::I32, &[6]), value(DType::F32, &[6, 3])];
     let variables = vec![value(DType::F32, &[50, 4]), value(DType::F32, &[4, 3])];
@@ -47,7 +47,7 @@ fn train(device: &dyn Backend, meter: &Meter) -> Result<Vec<u8>, DeviceError> {
     let (graph, inputs, variables) = network();
     let program = Arc::new(compile(&graph, &device.target()).unwrap());
     let executable = device.load(program, meter)?;
-    let buffer = |value: &Value| {
+    let buffer = |value: &InterpTensor| {
         let buffer = device.allocate(value.descriptor(), meter)?;
         device.write(&buffer, &value.to_bytes())?;
         Ok(buffer)
@@ -63,13 +63,15 @@ fn train(device: &dyn Backend, meter: &Meter) -> Result<Vec<u8>, DeviceError> {
 }
 
 #[test]
-fn every_buffer_may_be_refused_and_the_device_is_none_the_worse() {
+fn a_refused_allocation_is_an_error_and_the_device_stays_usable() {
     if support::adapters("") == 0 {
         return;
     }
-    let tuning = Some(Tuning { workgroup_memory: false, ..Tuning::UNLIMITED });
-    let open =
-        |refuse_buffers| gpu::open_with(0, gpu::Options { tuning, refuse_buffers, ..gpu::Options::default() }).unwrap();
+    let tuning = Some(ShaderTuning { workgroup_memory: false, ..ShaderTuning::UNLIMITED });
+    let open = |refuse_buffers| {
+        gpu::open_with(0, gpu::GpuOptions { tuning, fail_allocations: refuse_buffers, ..gpu::GpuOptions::default() })
+            .unwrap()
+    };
     let expected = train(&*open(None), &Meter::unlimited()).unwrap();
     let mut refused = 0;
     for number in 0.. {
@@ -83,7 +85,7 @@ fn every_buffer_may_be_refused_and_the_device_is_none_the_worse() {
                 assert!(refused > 10, "{refused}");
                 break;
             }
-            Err(DeviceError::NoRoom { asked_bytes, available_bytes, .. }) => {
+            Err(DeviceError::InsufficientMemory { asked_bytes, available_bytes, .. }) => {
                 assert!(available_bytes < asked_bytes, "number {number}");
                 refused += 1;
             }
@@ -92,19 +94,19 @@ fn every_buffer_may_be_refused_and_the_device_is_none_the_worse() {
         assert_eq!(meter.bytes(), 0, "number {number}: everything was given back");
         // The second refusal may still be due.
         let _ = train(&*device, &meter);
-        device.check().unwrap();
+        device.check_alive().unwrap();
         assert_eq!(train(&*device, &meter).unwrap(), expected, "number {number}");
     }
 }
 
 #[test]
-fn what_the_driver_compiled_is_kept_and_damage_is_mended() {
+fn the_pipeline_cache_is_reused_and_rewritten_when_corrupt() {
     if support::adapters("") == 0 {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
     let train_kept = || {
-        let options = gpu::Options { kept: Some(folder.path()), ..gpu::Options::default() };
+        let options = gpu::GpuOptions { cache_dir: Some(folder.path()), ..gpu::GpuOptions::default() };
         train(&*gpu::open_with(0, options).unwrap(), &Meter::unlimited()).unwrap()
     };
     let files = || {

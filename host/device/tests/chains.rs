@@ -7,22 +7,22 @@ mod support;
 
 use std::sync::Arc;
 
-use saggar_compile::program::Body;
-use saggar_compile::wgsl::Tuning;
+use saggar_compile::program::KernelBody;
+use saggar_compile::wgsl::ShaderTuning;
 use saggar_compile::{Program, compile};
 use saggar_device::{Backend, Meter, gpu};
-use saggar_tensor::arbitrary::{Attention, Case, MASKS, Mask, attention};
-use saggar_tensor::interp::{Value, evaluate};
+use saggar_tensor::interp::{InterpTensor, evaluate};
+use saggar_tensor::testgen::{AttentionConfig, GraphCase, MASKS, MaskKind, attention_case};
 
-const SIZES: Attention = Attention {
+const SIZES: AttentionConfig = AttentionConfig {
     batch: 2,
     heads: 2,
     queries: 40,
     keys: 34,
     width: 8,
-    wide: 12,
-    mask: Mask::None,
-    turned: false,
+    value_width: 12,
+    mask: MaskKind::None,
+    transposed: false,
     gradients: true,
 };
 
@@ -31,7 +31,7 @@ fn devices() -> Vec<Arc<dyn Backend>> {
     let mut devices = Vec::new();
     let shares: fn(&str) -> bool = |text| text.contains("var<workgroup>");
     for index in 0..support::adapters("") {
-        let subgroup = gpu::subgroup(index);
+        let subgroup = gpu::subgroup_size(index);
         if subgroup.is_none() {
             println!("SKIP: adapter {index} has no subgroups of one size");
         }
@@ -39,8 +39,8 @@ fn devices() -> Vec<Arc<dyn Backend>> {
         ways.extend(subgroup.map(|size| (Some(size), None)));
         for (subgroup, refuse) in ways {
             // So few workgroups that a handful of rows keeps them busy.
-            let tuning = Tuning { subgroup, workgroups_at_once: 1, ..Tuning::UNLIMITED };
-            let options = gpu::Options { tuning: Some(tuning), refuse, ..gpu::Options::default() };
+            let tuning = ShaderTuning { subgroup, workgroups_at_once: 1, ..ShaderTuning::UNLIMITED };
+            let options = gpu::GpuOptions { tuning: Some(tuning), fail_shaders: refuse, ..gpu::GpuOptions::default() };
             let device = gpu::open_with(index, options).unwrap();
             if device.target().chain_values_max == 0 {
                 println!("SKIP: adapter {index} has too few bindings for chains");
@@ -52,16 +52,16 @@ fn devices() -> Vec<Arc<dyn Backend>> {
     devices
 }
 
-fn chains(program: &Program) -> usize {
-    program.kernels.iter().filter(|kernel| matches!(kernel.body, Body::Chain { .. })).count()
+fn count_fused_matmuls(program: &Program) -> usize {
+    program.kernels.iter().filter(|kernel| matches!(kernel.body, KernelBody::Chain { .. })).count()
 }
 
 /// The case's outputs on a device, twice the same.
-fn outputs(device: &dyn Backend, case: &Case) -> (Arc<Program>, Vec<Value>) {
-    let graph = case.verified();
+fn run_twice(device: &dyn Backend, case: &GraphCase) -> (Arc<Program>, Vec<InterpTensor>) {
+    let graph = case.verified_graph();
     let (program, meter) = (Arc::new(compile(&graph, &device.target()).unwrap()), Meter::unlimited());
     let executable = device.load(Arc::clone(&program), &meter).unwrap();
-    let buffer = |value: &Value| {
+    let buffer = |value: &InterpTensor| {
         let buffer = device.allocate(value.descriptor(), &meter).unwrap();
         device.write(&buffer, &value.to_bytes()).unwrap();
         buffer
@@ -73,19 +73,20 @@ fn outputs(device: &dyn Backend, case: &Case) -> (Arc<Program>, Vec<Value>) {
     let (found, again) = (run(), run());
     assert_eq!(found, again, "{}: the same bytes", case.name);
     let values = program.outputs.iter().zip(&found);
-    let values = values.map(|(port, bytes)| Value::from_bytes(port.descriptor.clone(), bytes).unwrap()).collect();
+    let values =
+        values.map(|(port, bytes)| InterpTensor::from_bytes(port.descriptor.clone(), bytes).unwrap()).collect();
     (program, values)
 }
 
-fn check(sizes: Attention) {
-    let case = attention(sizes, 11);
-    let expected = evaluate(&case.verified(), &case.inputs, &mut []).unwrap();
+fn check(sizes: AttentionConfig) {
+    let case = attention_case(sizes, 11);
+    let expected = evaluate(&case.verified_graph(), &case.inputs, &mut []).unwrap();
     for device in devices() {
-        let (program, found) = outputs(&*device, &case);
+        let (program, found) = run_twice(&*device, &case);
         let expected_chains = if sizes.gradients { 5 } else { 1 };
-        assert_eq!(chains(&program), expected_chains, "{}\n{program}", case.name);
+        assert_eq!(count_fused_matmuls(&program), expected_chains, "{}\n{program}", case.name);
         for (at, (expected, found)) in expected.iter().zip(&found).enumerate() {
-            let (expected, found) = (expected.numbers(), found.numbers());
+            let (expected, found) = (expected.to_f64_numbers(), found.to_f64_numbers());
             let scale = expected.iter().fold(1e-3, |largest: f64, number| largest.max(number.abs()));
             for (place, (expected, found)) in expected.iter().zip(&found).enumerate() {
                 // Sums of some dozen products of numbers below 1, in another order.
@@ -97,40 +98,59 @@ fn check(sizes: Attention) {
 }
 
 #[test]
-fn attention_and_its_gradients_are_what_they_should_be() {
+fn fused_attention_and_its_gradients_match_the_interpreter() {
     for mask in MASKS {
         // The other way round for every second one.
-        check(Attention { mask, turned: mask == Mask::Causal || mask == Mask::Added, ..SIZES });
+        check(AttentionConfig { mask, transposed: mask == MaskKind::Causal || mask == MaskKind::Added, ..SIZES });
     }
 }
 
 #[test]
-fn every_side_may_have_a_remainder_or_none() {
+fn fused_attention_handles_sizes_that_tiles_do_not_divide() {
     let sizes =
         [[64, 64, 32, 32], [32, 96, 16, 64], [33, 31, 5, 3], [40, 100, 20, 100], [100, 40, 20, 128], [65, 48, 16, 33]];
     for [queries, keys, width, wide] in sizes {
-        check(Attention { batch: 1, heads: 2, queries, keys, width, wide, mask: Mask::Causal, ..SIZES });
+        check(AttentionConfig {
+            batch: 1,
+            heads: 2,
+            queries,
+            keys,
+            width,
+            value_width: wide,
+            mask: MaskKind::Causal,
+            ..SIZES
+        });
     }
 }
 
 #[test]
-fn one_head_of_one_sequence_has_attention_too() {
+fn attention_of_one_head_and_one_sequence_is_fused() {
     for gradients in [false, true] {
-        check(Attention { batch: 1, heads: 1, queries: 34, keys: 34, width: 8, wide: 8, gradients, ..SIZES });
+        check(AttentionConfig {
+            batch: 1,
+            heads: 1,
+            queries: 34,
+            keys: 34,
+            width: 8,
+            value_width: 8,
+            gradients,
+            ..SIZES
+        });
     }
 }
 
 #[test]
-fn large_scores_overflow_nothing() {
-    let mut case = attention(Attention { gradients: false, ..SIZES }, 12);
+fn large_attention_scores_do_not_overflow() {
+    let mut case = attention_case(AttentionConfig { gradients: false, ..SIZES }, 12);
     for value in &mut case.inputs[..2] {
-        let numbers: Vec<f64> = value.numbers().iter().map(|number| number * 300.0).collect();
-        *value = Value::from_numbers(value.descriptor().dtype, value.descriptor().shape.clone(), &numbers).unwrap();
+        let numbers: Vec<f64> = value.to_f64_numbers().iter().map(|number| number * 300.0).collect();
+        *value =
+            InterpTensor::from_numbers(value.descriptor().dtype, value.descriptor().shape.clone(), &numbers).unwrap();
     }
-    let expected = evaluate(&case.verified(), &case.inputs, &mut []).unwrap();
+    let expected = evaluate(&case.verified_graph(), &case.inputs, &mut []).unwrap();
     for device in devices() {
-        let (_, found) = outputs(&*device, &case);
-        for (expected, found) in expected[0].numbers().iter().zip(found[0].numbers()) {
+        let (_, found) = run_twice(&*device, &case);
+        for (expected, found) in expected[0].to_f64_numbers().iter().zip(found[0].to_f64_numbers()) {
             // Scores of some thousands, so their exponents are off by some of their last bits.
             assert!((expected - found).abs() < 5e-3, "{found}, not {expected}");
         }

@@ -3,7 +3,7 @@
 //!
 //! How near is near: an element may differ by a number of units (2^-23 for `float32`, 2^-10 for `float16`) of the
 //! largest magnitude in its tensor, or of 1 if that is larger. The number is what the graph's least precise operator is
-//! allowed ([`units`]); integers are equal. Every device has every data type: adapters whose shaders have no 64-bit integers
+//! allowed ([`allowed_error_units`]); integers are equal. Every device has every data type: adapters whose shaders have no 64-bit integers
 //! compute them by words, and those that have them do so once too. Repeats on one device are equal bit for bit, and so are all
 //! numbers of threads on the CPU. All of it runs on Mesa's lavapipe and on SwiftShader, where they are installed.
 
@@ -16,22 +16,22 @@ mod support;
 use std::sync::Arc;
 
 use saggar_compile::compile;
-use saggar_compile::wgsl::Tuning;
-use saggar_device::{Backend, Buffer, Meter, cpu, gpu};
-use saggar_tensor::arbitrary::{Case, cases, graph};
+use saggar_compile::wgsl::ShaderTuning;
+use saggar_device::{Backend, DeviceBuffer, Meter, cpu, gpu};
 use saggar_tensor::grad::gradients;
-use saggar_tensor::interp::{Elements, Value, evaluate};
-use saggar_tensor::op::{Binary, Op, Reduce, ReduceKind, Source, Unary};
+use saggar_tensor::interp::{InterpElements, InterpTensor, evaluate};
+use saggar_tensor::op::{BinaryOp, Op, ReduceKind, ReduceOp, SourceOp, UnaryOp};
+use saggar_tensor::testgen::{GraphCase, primitive_cases, random_graph};
 use saggar_tensor::{DType, Descriptor, Graph, GraphBuilder, NodeId, Shape, VerifiedGraph, nn, verify};
 
 /// Random graphs tried on the CPU.
 const GRAPHS: u64 = 200;
 /// Random graphs tried with each kind of vectors but the widest.
-const GRAPHS_OF_NARROWER: u64 = 60;
+const GRAPHS_PER_NARROWER_VECTOR_SET: u64 = 60;
 /// Random graphs tried on each adapter, where every graph has shaders to compile.
 const GRAPHS_ON_ADAPTERS: u64 = 40;
 /// Random graphs tried there where only 64-bit integers are computed otherwise.
-const GRAPHS_BY_WORDS: u64 = 10;
+const GRAPHS_WITH_EMULATED_INT64: u64 = 10;
 /// Units for graphs of many operators on the CPU, whose errors add up and are amplified.
 const GRAPH_UNITS: f64 = 2048.0;
 /// The same on adapters. Mesa's lavapipe needs 26 for the wide kernels, 7 for the network and 6 for random graphs; of the
@@ -40,7 +40,7 @@ const GRAPH_UNITS: f64 = 2048.0;
 const GRAPH_UNITS_ON_ADAPTERS: f64 = 64.0;
 
 /// A device under test.
-struct Device {
+struct DeviceUnderTest {
     backend: Arc<dyn Backend>,
     /// Units for graphs of many operators.
     graph_units: f64,
@@ -54,10 +54,10 @@ struct Device {
 
 /// All devices here: the CPU with one and with two threads, and with every kind of vectors that it has; every adapter with
 /// both variants of its kernels.
-fn devices() -> Vec<Device> {
+fn devices() -> Vec<DeviceUnderTest> {
     let cpu = |threads, vectors, graphs| {
-        let options = cpu::Options { threads: Some(threads), vectors, ..cpu::Options::default() };
-        Device {
+        let options = cpu::CpuOptions { threads: Some(threads), vectors, ..cpu::CpuOptions::default() };
+        DeviceUnderTest {
             backend: cpu::open_with(options).unwrap(),
             graph_units: GRAPH_UNITS,
             graphs,
@@ -67,22 +67,22 @@ fn devices() -> Vec<Device> {
     };
     let mut devices = vec![cpu(1, None, GRAPHS), cpu(2, None, GRAPHS)];
     // The widest kind is the one that nobody has to name.
-    let kinds = cpu::VectorSet::here();
+    let kinds = cpu::VectorSet::available();
     let narrower = kinds.iter().rev().skip(1).rev();
-    devices.extend(narrower.map(|&kind| cpu(2, Some(kind), GRAPHS_OF_NARROWER)));
+    devices.extend(narrower.map(|&kind| cpu(2, Some(kind), GRAPHS_PER_NARROWER_VECTOR_SET)));
     for index in 0..support::adapters("; the CPU alone is tested") {
         let variants = [(false, false, true), (true, true, true), (true, true, false)];
         for (workgroup_memory, half_storage, wide_integers) in variants {
             // With few operations in a dispatch, kernels of the plain variant are cut into several.
             let operations_max = if workgroup_memory { u64::MAX } else { 20_000 };
-            let subgroup = gpu::subgroup(index).filter(|_| workgroup_memory);
-            let kinds = Tuning { workgroup_memory, half_storage, wide_integers, ..Tuning::UNLIMITED };
-            let tuning = Tuning { operations_max, subgroup, ..kinds };
+            let subgroup = gpu::subgroup_size(index).filter(|_| workgroup_memory);
+            let kinds = ShaderTuning { workgroup_memory, half_storage, wide_integers, ..ShaderTuning::UNLIMITED };
+            let tuning = ShaderTuning { operations_max, subgroup, ..kinds };
             let backend = gpu::open_tuned(index, tuning).unwrap();
-            devices.push(Device {
+            devices.push(DeviceUnderTest {
                 backend,
                 graph_units: GRAPH_UNITS_ON_ADAPTERS,
-                graphs: if wide_integers { GRAPHS_ON_ADAPTERS } else { GRAPHS_BY_WORDS },
+                graphs: if wide_integers { GRAPHS_ON_ADAPTERS } else { GRAPHS_WITH_EMULATED_INT64 },
                 seeds: 1,
                 has_tiles: workgroup_memory,
             });
@@ -92,48 +92,48 @@ fn devices() -> Vec<Device> {
 }
 
 /// Units that one operator may be off, of its result's largest magnitude.
-fn units(op: &Op) -> f64 {
+fn allowed_error_units(op: &Op) -> f64 {
     match op {
         Op::Source(
-            Source::Input(_)
-            | Source::Constant(_)
-            | Source::Fill(_)
-            | Source::Iota { .. }
-            | Source::Variable(_)
-            | Source::Random { .. },
+            SourceOp::Input(_)
+            | SourceOp::Constant(_)
+            | SourceOp::Fill(_)
+            | SourceOp::Iota { .. }
+            | SourceOp::Variable(_)
+            | SourceOp::Random { .. },
         )
         | Op::Select
         | Op::Movement(_)
         | Op::Reduce(
-            Reduce::ArgMax { .. }
-            | Reduce::ArgMin { .. }
-            | Reduce::Fold { kind: ReduceKind::Max | ReduceKind::Min, .. },
+            ReduceOp::ArgMax { .. }
+            | ReduceOp::ArgMin { .. }
+            | ReduceOp::Fold { kind: ReduceKind::Max | ReduceKind::Min, .. },
         ) => 0.0,
         Op::Unary(op) => match op {
-            Unary::Neg
-            | Unary::Abs
-            | Unary::Sign
-            | Unary::Floor
-            | Unary::Ceil
-            | Unary::RoundEven
-            | Unary::LogicalNot
-            | Unary::StopGradient => 0.0,
-            Unary::Cast(_) | Unary::Sqrt | Unary::Reciprocal => 1.0,
-            Unary::Exp | Unary::Log | Unary::Sin | Unary::Cos | Unary::Tanh | Unary::Erf => 4.0,
+            UnaryOp::Neg
+            | UnaryOp::Abs
+            | UnaryOp::Sign
+            | UnaryOp::Floor
+            | UnaryOp::Ceil
+            | UnaryOp::RoundEven
+            | UnaryOp::LogicalNot
+            | UnaryOp::StopGradient => 0.0,
+            UnaryOp::Cast(_) | UnaryOp::Sqrt | UnaryOp::Reciprocal => 1.0,
+            UnaryOp::Exp | UnaryOp::Log | UnaryOp::Sin | UnaryOp::Cos | UnaryOp::Tanh | UnaryOp::Erf => 4.0,
         },
         Op::Binary(op) => match op {
-            Binary::Equal
-            | Binary::Less
-            | Binary::LessOrEqual
-            | Binary::LogicalAnd
-            | Binary::LogicalOr
-            | Binary::LogicalXor
-            | Binary::Max
-            | Binary::Min => 0.0,
-            Binary::Add | Binary::Sub | Binary::Mul | Binary::Div => 1.0,
-            Binary::Pow => 4.0,
+            BinaryOp::Equal
+            | BinaryOp::Less
+            | BinaryOp::LessOrEqual
+            | BinaryOp::LogicalAnd
+            | BinaryOp::LogicalOr
+            | BinaryOp::LogicalXor
+            | BinaryOp::Max
+            | BinaryOp::Min => 0.0,
+            BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Div => 1.0,
+            BinaryOp::Pow => 4.0,
         },
-        Op::Reduce(Reduce::Fold { kind: ReduceKind::Sum | ReduceKind::Product, .. })
+        Op::Reduce(ReduceOp::Fold { kind: ReduceKind::Sum | ReduceKind::Product, .. })
         | Op::Contract(_)
         | Op::Convolution(_)
         | Op::Index(_) => 16.0,
@@ -141,14 +141,14 @@ fn units(op: &Op) -> f64 {
 }
 
 fn tolerance(graph: &Graph) -> f64 {
-    graph.nodes.iter().map(|node| units(&node.op)).fold(0.0, f64::max)
+    graph.nodes.iter().map(|node| allowed_error_units(&node.op)).fold(0.0, f64::max)
 }
 
-fn check_near(what: &str, expected: &Value, found: &Value, units: f64) {
+fn check_near(what: &str, expected: &InterpTensor, found: &InterpTensor, units: f64) {
     assert_eq!(expected.descriptor(), found.descriptor(), "{what}");
     match (expected.elements(), found.elements()) {
-        (Elements::Int(a), Elements::Int(b)) => assert_eq!(a, b, "{what}"),
-        (Elements::Float(a), Elements::Float(b)) => {
+        (InterpElements::Int(a), InterpElements::Int(b)) => assert_eq!(a, b, "{what}"),
+        (InterpElements::Float(a), InterpElements::Float(b)) => {
             let half = expected.descriptor().dtype == DType::F16;
             let unit = if half { 2f64.powi(-10) } else { 2f64.powi(-23) };
             let scale = a.iter().filter(|x| x.is_finite()).fold(1.0f64, |scale, x| scale.max(x.abs()));
@@ -157,12 +157,14 @@ fn check_near(what: &str, expected: &Value, found: &Value, units: f64) {
                 assert!(near, "{what}: element {at} is {b}, not {a}; {units} units of {scale} allowed");
             }
         }
-        (Elements::Int(_), Elements::Float(_)) | (Elements::Float(_), Elements::Int(_)) => panic!("{what}: types"),
+        (InterpElements::Int(_), InterpElements::Float(_)) | (InterpElements::Float(_), InterpElements::Int(_)) => {
+            panic!("{what}: types")
+        }
     }
 }
 
-fn buffers(backend: &dyn Backend, values: &[Value], meter: &Meter) -> Vec<Buffer> {
-    let buffer = |value: &Value| {
+fn buffers(backend: &dyn Backend, values: &[InterpTensor], meter: &Meter) -> Vec<DeviceBuffer> {
+    let buffer = |value: &InterpTensor| {
         let buffer = backend.allocate(value.descriptor(), meter).unwrap();
         backend.write(&buffer, &value.to_bytes()).unwrap();
         buffer
@@ -170,7 +172,7 @@ fn buffers(backend: &dyn Backend, values: &[Value], meter: &Meter) -> Vec<Buffer
     values.iter().map(buffer).collect()
 }
 
-fn read(backend: &dyn Backend, buffers: &[Buffer]) -> Vec<Vec<u8>> {
+fn read(backend: &dyn Backend, buffers: &[DeviceBuffer]) -> Vec<Vec<u8>> {
     buffers.iter().map(|buffer| backend.read(buffer).unwrap()).collect()
 }
 
@@ -178,8 +180,8 @@ fn read(backend: &dyn Backend, buffers: &[Buffer]) -> Vec<Vec<u8>> {
 fn run(
     backend: &dyn Backend,
     graph: &VerifiedGraph,
-    inputs: &[Value],
-    variables: &[Value],
+    inputs: &[InterpTensor],
+    variables: &[InterpTensor],
     steps: usize,
 ) -> Vec<Vec<Vec<u8>>> {
     let program = Arc::new(compile(graph, &backend.target()).unwrap());
@@ -200,7 +202,14 @@ fn run(
     results
 }
 
-fn check(device: &Device, name: &str, graph: &VerifiedGraph, inputs: &[Value], variables: &[Value], units: f64) {
+fn check(
+    device: &DeviceUnderTest,
+    name: &str,
+    graph: &VerifiedGraph,
+    inputs: &[InterpTensor],
+    variables: &[InterpTensor],
+    units: f64,
+) {
     let name = format!("{} on {}", name, device.backend.info().name);
     let first = run(&*device.backend, graph, inputs, variables, 2);
     let again = run(&*device.backend, graph, inputs, variables, 2);
@@ -211,7 +220,7 @@ fn check(device: &Device, name: &str, graph: &VerifiedGraph, inputs: &[Value], v
         expected.extend(state.iter().cloned());
         assert_eq!(expected.len(), found.len());
         for (index, (expected, found)) in expected.iter().zip(found).enumerate() {
-            let found = Value::from_bytes(expected.descriptor().clone(), found).unwrap();
+            let found = InterpTensor::from_bytes(expected.descriptor().clone(), found).unwrap();
             let what = format!("{name}, step {step}, result {index}");
             check_near(&what, expected, &found, units);
         }
@@ -219,7 +228,7 @@ fn check(device: &Device, name: &str, graph: &VerifiedGraph, inputs: &[Value], v
 }
 
 /// The case, with the gradients of the sum of its smooth outputs as more outputs.
-fn with_gradients(case: &Case) -> Option<Case> {
+fn with_gradients(case: &GraphCase) -> Option<GraphCase> {
     let mut case = case.clone();
     let float = |g: &GraphBuilder, node: &NodeId| g.descriptor(*node).dtype == DType::F32;
     let g = &mut case.builder;
@@ -239,26 +248,26 @@ fn with_gradients(case: &Case) -> Option<Case> {
     Some(case)
 }
 
-fn check_case(device: &Device, case: &Case, units: f64) {
-    check(device, &case.name, &case.verified(), &case.inputs, &case.variables, units);
+fn check_case(device: &DeviceUnderTest, case: &GraphCase, units: f64) {
+    check(device, &case.name, &case.verified_graph(), &case.inputs, &case.variables, units);
 }
 
 #[test]
-fn every_primitive_is_what_the_interpreter_says() {
+fn every_primitive_matches_the_interpreter() {
     for device in devices() {
         for seed in 0..device.seeds {
-            for case in cases(seed) {
-                check_case(&device, &case, tolerance(case.verified().graph()));
+            for case in primitive_cases(seed) {
+                check_case(&device, &case, tolerance(case.verified_graph().graph()));
             }
         }
     }
 }
 
 #[test]
-fn gradients_of_every_primitive_agree() {
+fn gradients_of_every_primitive_match_the_interpreter() {
     let mut tried = 0;
     for device in devices() {
-        for case in cases(7).iter().filter_map(with_gradients) {
+        for case in primitive_cases(7).iter().filter_map(with_gradients) {
             check_case(&device, &case, device.graph_units);
             tried += 1;
         }
@@ -267,10 +276,10 @@ fn gradients_of_every_primitive_agree() {
 }
 
 #[test]
-fn random_graphs_agree() {
+fn random_graphs_match_the_interpreter() {
     for device in devices() {
         for seed in 0..device.graphs {
-            let case = graph(seed);
+            let case = random_graph(seed);
             check_case(&device, &case, device.graph_units);
             if let Some(case) = with_gradients(&case) {
                 check_case(&device, &case, device.graph_units);
@@ -280,7 +289,7 @@ fn random_graphs_agree() {
 }
 
 #[test]
-fn a_network_trains_as_the_interpreter_says() {
+fn lenet_training_matches_the_interpreter() {
     let network = lenet::network(3, true);
     for device in devices() {
         // Its compiler takes more than 20 GB for the tiles of a convolution's gradient, which no saggar asks of an adapter
@@ -294,8 +303,9 @@ fn a_network_trains_as_the_interpreter_says() {
 }
 
 #[test]
-fn threads_do_not_change_a_bit() {
-    let large = [lenet::network(20, true), lenet::network(33, false), wide(DType::F32), wide(DType::F16)];
+fn results_are_bitwise_equal_for_any_thread_count() {
+    let large =
+        [lenet::network(20, true), lenet::network(33, false), large_operators(DType::F32), large_operators(DType::F16)];
     let backends: Vec<_> = [1, 2, 3, 5].iter().map(|&threads| cpu::open(Some(threads)).unwrap()).collect();
     for network in &large {
         let run = |backend: &Arc<dyn Backend>| run(&**backend, &network.graph, &network.inputs, &network.variables, 3);
@@ -307,10 +317,10 @@ fn threads_do_not_change_a_bit() {
 }
 
 #[test]
-fn large_kernels_agree() {
+fn large_kernels_match_the_interpreter() {
     // One rounding at each stored result is all that float16 adds to what its sums are computed in.
     for dtype in [DType::F32, DType::F16] {
-        let network = wide(dtype);
+        let network = large_operators(dtype);
         for device in devices() {
             let units = if dtype == DType::F32 { device.graph_units } else { 16.0 };
             check(&device, &format!("wide {dtype}"), &network.graph, &network.inputs, &network.variables, units);
@@ -321,7 +331,7 @@ fn large_kernels_agree() {
 /// Layers of a network in float16 with int64 labels, and the gradients of a loss: chains of roundings, of which one here
 /// and there falls the other way.
 #[test]
-fn composites_in_float16_agree() {
+fn float16_composite_operators_match_the_interpreter() {
     let mut g = GraphBuilder::new();
     let mut inputs = Vec::new();
     let half = [&[6usize, 10][..], &[10, 7], &[7], &[2, 3, 8, 8], &[4, 3, 3, 3], &[4]];
@@ -329,7 +339,7 @@ fn composites_in_float16_agree() {
         half.map(|dims| wide_input(&mut g, &mut inputs, DType::F16, dims));
     let labels = g.input("labels", Descriptor::new(DType::I64, Shape::new([6]).unwrap())).unwrap();
     let numbers = [3.0, 0.0, 6.0, 2.0, 2.0, 5.0];
-    inputs.push(Value::from_numbers(DType::I64, Shape::new([6]).unwrap(), &numbers).unwrap());
+    inputs.push(InterpTensor::from_numbers(DType::I64, Shape::new([6]).unwrap(), &numbers).unwrap());
     let logits = nn::linear(&mut g, x, weight, Some(bias)).unwrap();
     let loss = nn::cross_entropy(&mut g, logits, labels).unwrap();
     let maps = nn::conv2d(&mut g, images, filter, Some(channels), nn::Conv2dOptions::default()).unwrap();
@@ -355,7 +365,7 @@ fn composites_in_float16_agree() {
 }
 
 #[test]
-fn large_folds_of_integers_agree() {
+fn large_integer_reductions_match_the_interpreter() {
     for dtype in DType::ALL.into_iter().filter(|dtype| !dtype.is_float()) {
         let mut g = GraphBuilder::new();
         let mut inputs = Vec::new();
@@ -380,22 +390,22 @@ fn large_folds_of_integers_agree() {
 
 /// An input of numbers all over the range of an integer type, odd ones so that products keep bits; of a float type,
 /// between -1 and 1.
-fn wide_input(g: &mut GraphBuilder, inputs: &mut Vec<Value>, dtype: DType, dims: &[usize]) -> NodeId {
+fn wide_input(g: &mut GraphBuilder, inputs: &mut Vec<InterpTensor>, dtype: DType, dims: &[usize]) -> NodeId {
     let descriptor = Descriptor::new(dtype, Shape::new(dims).unwrap());
     let (count, seed) = (descriptor.shape.elements(), inputs.len());
     let elements = if dtype.is_float() {
-        Elements::Float((0..count).map(|i| ((i * 7919 + seed) % 2003) as f64 / 1001.5 - 1.0).collect())
+        InterpElements::Float((0..count).map(|i| ((i * 7919 + seed) % 2003) as f64 / 1001.5 - 1.0).collect())
     } else {
         let mixed = |i: usize| ((i + seed) as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        Elements::Int((0..count).map(|i| i128::from(mixed(i) | 1)).collect())
+        InterpElements::Int((0..count).map(|i| i128::from(mixed(i) | 1)).collect())
     };
     let node = g.input(&format!("x{seed}"), descriptor.clone()).unwrap();
-    inputs.push(Value::new(descriptor, elements).unwrap());
+    inputs.push(InterpTensor::new(descriptor, elements).unwrap());
     node
 }
 
 /// Operators large enough that every kernel is cut into several tasks and segments.
-fn wide(dtype: DType) -> lenet::Network {
+fn large_operators(dtype: DType) -> lenet::LenetGraph {
     let mut g = GraphBuilder::new();
     let mut inputs = Vec::new();
     let mut input = |g: &mut GraphBuilder, dims: &[usize]| wide_input(g, &mut inputs, dtype, dims);
@@ -425,25 +435,27 @@ fn wide(dtype: DType) -> lenet::Network {
     for (index, output) in outputs.into_iter().enumerate() {
         g.output(&format!("y{index}"), output).unwrap();
     }
-    lenet::Network { graph: verify(g.finish()).unwrap(), inputs, variables: Vec::new() }
+    lenet::LenetGraph { graph: verify(g.finish()).unwrap(), inputs, variables: Vec::new() }
 }
 
 /// With bindings of so few words, most tensors of the cases take several.
 #[test]
-fn tensors_past_one_binding_agree() {
+fn tensors_larger_than_one_binding_match_the_interpreter() {
     for index in 0..gpu::adapters().len() {
         let with = |window_bytes| {
-            gpu::open_tuned(index, Tuning { workgroup_memory: false, window_bytes, ..Tuning::UNLIMITED }).unwrap()
+            gpu::open_tuned(index, ShaderTuning { workgroup_memory: false, window_bytes, ..ShaderTuning::UNLIMITED })
+                .unwrap()
         };
         // SwiftShader takes 10 bindings, and lavapipe 32.
         let bindings = |limit: &(String, u64)| limit.0 == "bindings_max" && limit.1 < 32;
         let window_bytes = if with(256).info().limits.iter().any(bindings) { 1024 } else { 256 };
         let backend = with(window_bytes);
-        let device = Device { backend, graph_units: GRAPH_UNITS_ON_ADAPTERS, graphs: 0, seeds: 1, has_tiles: false };
-        let large = |case: &&Case| case.inputs.iter().any(|input| input.descriptor().bytes() > window_bytes);
+        let device =
+            DeviceUnderTest { backend, graph_units: GRAPH_UNITS_ON_ADAPTERS, graphs: 0, seeds: 1, has_tiles: false };
+        let large = |case: &&GraphCase| case.inputs.iter().any(|input| input.descriptor().bytes() > window_bytes);
         let mut tried = 0;
-        for case in cases(5).iter().filter(large) {
-            check_case(&device, case, tolerance(case.verified().graph()));
+        for case in primitive_cases(5).iter().filter(large) {
+            check_case(&device, case, tolerance(case.verified_graph().graph()));
             tried += 1;
         }
         assert!(tried > 20, "only {tried} cases have a tensor of more than {window_bytes} bytes");

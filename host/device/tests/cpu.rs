@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use saggar_compile::compile;
-use saggar_device::{Backend, Buffer, CancelToken, DeviceError, Executable, Meter, cpu};
-use saggar_tensor::interp::{self, Value};
+use saggar_device::{Backend, CancelToken, DeviceBuffer, DeviceError, Executable, Meter, cpu};
+use saggar_tensor::interp::{self, InterpTensor};
 use saggar_tensor::op::{Conv2d, Scalar};
 use saggar_tensor::{DType, Descriptor, GraphBuilder, GraphError, NodeId, Shape, VerifiedGraph, nn, verify};
 
@@ -21,8 +21,8 @@ fn load(backend: &dyn Backend, graph: &VerifiedGraph, meter: &Meter) -> Result<A
     backend.load(Arc::new(compile(graph, &backend.target()).unwrap()), meter)
 }
 
-fn buffers(backend: &dyn Backend, values: &[Value], meter: &Meter) -> Vec<Buffer> {
-    let buffer = |value: &Value| {
+fn buffers(backend: &dyn Backend, values: &[InterpTensor], meter: &Meter) -> Vec<DeviceBuffer> {
+    let buffer = |value: &InterpTensor| {
         let buffer = backend.allocate(value.descriptor(), meter).unwrap();
         backend.write(&buffer, &value.to_bytes()).unwrap();
         buffer
@@ -47,16 +47,16 @@ fn two_counters(size: usize) -> VerifiedGraph {
     verify(g.finish()).unwrap()
 }
 
-fn ones(size: usize) -> Value {
-    Value::filled(vector(size), Scalar::Float(1.0))
+fn ones(size: usize) -> InterpTensor {
+    InterpTensor::full(vector(size), Scalar::Float(1.0))
 }
 
-fn numbers(backend: &dyn Backend, buffer: &Buffer) -> Vec<f64> {
-    Value::from_bytes(buffer.descriptor().clone(), &backend.read(buffer).unwrap()).unwrap().numbers()
+fn numbers(backend: &dyn Backend, buffer: &DeviceBuffer) -> Vec<f64> {
+    InterpTensor::from_bytes(buffer.descriptor().clone(), &backend.read(buffer).unwrap()).unwrap().to_f64_numbers()
 }
 
 /// A token that cancels at its look number `at`.
-fn cancels_at(at: usize) -> (CancelToken, Arc<AtomicUsize>) {
+fn token_cancelled_at_check(at: usize) -> (CancelToken, Arc<AtomicUsize>) {
     let looks = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&looks);
     (CancelToken::new(move || counted.fetch_add(1, Ordering::Relaxed) + 1 >= at), looks)
@@ -83,22 +83,22 @@ fn long_kernels() -> Vec<VerifiedGraph> {
 }
 
 #[test]
-fn a_cancelled_dispatch_ends_within_its_kernel_and_the_next_one_is_whole() {
+fn a_dispatch_is_cancelled_mid_kernel_and_the_next_one_is_complete() {
     let meter = Meter::unlimited();
     for threads in [1, 2] {
         let backend = cpu::open(Some(threads)).unwrap();
         for (number, graph) in long_kernels().iter().enumerate() {
             let executable = load(&*backend, graph, &meter).unwrap();
-            let inputs: Vec<Value> = executable
+            let inputs: Vec<InterpTensor> = executable
                 .program()
                 .inputs
                 .iter()
-                .map(|port| Value::filled(port.descriptor.clone(), Scalar::Float(0.5)))
+                .map(|port| InterpTensor::full(port.descriptor.clone(), Scalar::Float(0.5)))
                 .collect();
             let inputs = buffers(&*backend, &inputs, &meter);
             let never = CancelToken::never();
             let expected = executable.dispatch_cancellable(&inputs, &[], &never).unwrap().remove(0);
-            let (token, looks) = cancels_at(usize::MAX);
+            let (token, looks) = token_cancelled_at_check(usize::MAX);
             executable.dispatch_cancellable(&inputs, &[], &token).unwrap();
             let all = looks.load(Ordering::Relaxed);
             assert!(
@@ -106,7 +106,7 @@ fn a_cancelled_dispatch_ends_within_its_kernel_and_the_next_one_is_whole() {
                 "kernel {number} on {threads} threads looks {all} times: before it begins, and between its parts"
             );
             for at in [1, 2, 3, all] {
-                let (token, looks) = cancels_at(at);
+                let (token, looks) = token_cancelled_at_check(at);
                 let cancelled = executable.dispatch_cancellable(&inputs, &[], &token);
                 assert!(matches!(cancelled, Err(DeviceError::Cancelled)), "kernel {number} at look {at}");
                 // Each thread may be about to look when another is told.
@@ -120,7 +120,7 @@ fn a_cancelled_dispatch_ends_within_its_kernel_and_the_next_one_is_whole() {
 }
 
 #[test]
-fn dispatches_at_the_same_time_do_not_disturb_one_another() {
+fn concurrent_dispatches_do_not_interfere() {
     let backend = cpu::open(Some(2)).unwrap();
     let meter = Meter::unlimited();
     let network = lenet::network(4, false);
@@ -138,7 +138,7 @@ fn dispatches_at_the_same_time_do_not_disturb_one_another() {
 }
 
 #[test]
-fn an_image_has_the_bits_it_has_alone() {
+fn logits_do_not_depend_on_batch_size_or_thread_count() {
     let meter = Meter::unlimited();
     let logits = |batch: usize, threads: usize| {
         let backend = cpu::open(Some(threads)).unwrap();
@@ -160,14 +160,16 @@ fn an_image_has_the_bits_it_has_alone() {
 }
 
 /// Bits of a convolution of `[2, 6, 9, 11]` in two groups, with what `end` makes of it and of a bias for each channel.
-fn ended(end: impl Fn(&mut GraphBuilder, NodeId, NodeId) -> Result<NodeId, GraphError>) -> Vec<f32> {
+fn convolution_with_epilogue(
+    end: impl Fn(&mut GraphBuilder, NodeId, NodeId) -> Result<NodeId, GraphError>,
+) -> Vec<f32> {
     let mut g = GraphBuilder::new();
     let mut values = Vec::new();
     let mut input = |name: &str, dims: &[usize], special: &[f64]| {
         let shape = Shape::new(dims).unwrap();
         let number = |i: usize| (i * 7919 % 2003) as f64 / 1001.5 - 1.0;
         let numbers: Vec<f64> = (0..shape.elements()).map(|i| special.get(i).copied().unwrap_or(number(i))).collect();
-        values.push(Value::from_numbers(DType::F32, shape.clone(), &numbers).unwrap());
+        values.push(InterpTensor::from_numbers(DType::F32, shape.clone(), &numbers).unwrap());
         g.input(name, Descriptor::new(DType::F32, shape)).unwrap()
     };
     let x = input("x", &[2, 6, 9, 11], &[]);
@@ -186,22 +188,22 @@ fn ended(end: impl Fn(&mut GraphBuilder, NodeId, NodeId) -> Result<NodeId, Graph
 }
 
 #[test]
-fn ends_of_a_convolution_are_those_of_the_operators() {
-    let alone = ended(|_, y, _| Ok(y));
+fn fused_convolution_epilogues_equal_the_separate_operators() {
+    let alone = convolution_with_epilogue(|_, y, _| Ok(y));
     let bias = [-0.0, -1.0, f32::NAN, f32::INFINITY, f32::NEG_INFINITY];
     let plane = alone.len() / 28;
-    let sum = ended(|g, y, bias| g.add(y, bias));
-    let turned = ended(|g, y, bias| g.add(bias, y));
-    let relu = ended(|g, y, bias| {
+    let sum = convolution_with_epilogue(|g, y, bias| g.add(y, bias));
+    let turned = convolution_with_epilogue(|g, y, bias| g.add(bias, y));
+    let relu = convolution_with_epilogue(|g, y, bias| {
         let sum = g.add(y, bias)?;
         nn::relu(g, sum)
     });
-    let larger = ended(|g, y, bias| {
+    let larger = convolution_with_epilogue(|g, y, bias| {
         let sum = g.add(y, bias)?;
         let least = g.scalar(DType::F32, Scalar::Float(0.25))?;
         g.max(sum, least)
     });
-    let other = ended(|g, y, bias| {
+    let other = convolution_with_epilogue(|g, y, bias| {
         let sum = g.add(y, bias)?;
         g.neg(sum)
     });
@@ -226,13 +228,13 @@ fn ends_of_a_convolution_are_those_of_the_operators() {
 }
 
 #[test]
-fn updates_of_shared_state_are_one_after_the_other() {
+fn concurrent_updates_of_shared_variables_are_serialized() {
     let backend = cpu::open(Some(2)).unwrap();
     let meter = Meter::unlimited();
     let size = 50_000;
     let executable = load(&*backend, &two_counters(size), &meter).unwrap();
     let given = buffers(&*backend, &[ones(size)], &meter);
-    let state = buffers(&*backend, &[Value::zeros(vector(size)), Value::zeros(vector(size))], &meter);
+    let state = buffers(&*backend, &[InterpTensor::zeros(vector(size)), InterpTensor::zeros(vector(size))], &meter);
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| (0..25).for_each(|_| drop(executable.dispatch(&given, &state).unwrap())));
@@ -249,7 +251,7 @@ fn wrong_buffers_are_refused_by_name() {
     let executable = load(&*backend, &two_counters(3), &meter).unwrap();
     let good = buffers(&*backend, &[ones(3), ones(3), ones(3)], &meter);
     let wide = buffers(&*backend, &[ones(4)], &meter);
-    let refused = |inputs: &[Buffer], variables: &[Buffer]| match executable.dispatch(inputs, variables) {
+    let refused = |inputs: &[DeviceBuffer], variables: &[DeviceBuffer]| match executable.dispatch(inputs, variables) {
         Err(DeviceError::Mismatch { port, .. }) => port,
         other => panic!("{other:?}"),
     };
@@ -309,11 +311,11 @@ fn work_is_metered() {
     executable.dispatch(&given, &state).unwrap();
     assert_eq!(meter.submissions(), 1);
     assert_eq!(meter.dispatches(), executable.program().kernels.len() as u64);
-    assert!(!meter.busy().is_zero());
+    assert!(!meter.busy_time().is_zero());
 }
 
 /// Sums over the last axis of what is where an index says, of `x [3, rows, 700]` with NaN, infinities and -0 in it.
-fn chosen(dtype: DType, rows: usize, turned: bool) -> (VerifiedGraph, Vec<Value>) {
+fn one_hot_sum_graph(dtype: DType, rows: usize, turned: bool) -> (VerifiedGraph, Vec<InterpTensor>) {
     let mut g = GraphBuilder::new();
     let shape = Shape::new([3, rows, 700]).unwrap();
     let special = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -0.0];
@@ -323,8 +325,8 @@ fn chosen(dtype: DType, rows: usize, turned: bool) -> (VerifiedGraph, Vec<Value>
     // Some before the first, some after the last.
     let indices: Vec<f64> = (0..3 * rows).map(|i| (i * 131 % 720) as f64 - 10.0).collect();
     let values = vec![
-        Value::from_numbers(dtype, shape.clone(), &numbers).unwrap(),
-        Value::from_numbers(DType::I64, Shape::new([3, rows, 1]).unwrap(), &indices).unwrap(),
+        InterpTensor::from_numbers(dtype, shape.clone(), &numbers).unwrap(),
+        InterpTensor::from_numbers(DType::I64, Shape::new([3, rows, 1]).unwrap(), &indices).unwrap(),
     ];
     let x = g.input("x", values[0].descriptor().clone()).unwrap();
     let index = g.input("index", values[1].descriptor().clone()).unwrap();
@@ -342,23 +344,23 @@ fn chosen(dtype: DType, rows: usize, turned: bool) -> (VerifiedGraph, Vec<Value>
 }
 
 #[test]
-fn what_an_index_chooses_of_a_row_is_read_alone_and_is_the_sum_that_was_asked_for() {
+fn a_one_hot_row_sum_reads_only_the_selected_element() {
     let meter = Meter::unlimited();
     let backend = cpu::open(Some(2)).unwrap();
     for dtype in [DType::F32, DType::F16] {
         for (rows, turned) in [(1, false), (7, true), (300, false)] {
-            let (graph, values) = chosen(dtype, rows, turned);
+            let (graph, values) = one_hot_sum_graph(dtype, rows, turned);
             let program = compile(&graph, &backend.target()).unwrap();
-            let routines = cpu::routines(&program).unwrap();
+            let routines = cpu::describe_kernels(&program).unwrap();
             assert!(routines.iter().any(|routine| routine.contains("read alone")), "{routines:?}");
             let expected = interp::evaluate(&graph, &values, &mut []).unwrap();
             let inputs = buffers(&*backend, &values, &meter);
             let outputs = load(&*backend, &graph, &meter).unwrap().dispatch(&inputs, &[]).unwrap();
             let found =
-                Value::from_bytes(outputs[0].descriptor().clone(), &backend.read(&outputs[0]).unwrap()).unwrap();
-            let bits = |value: &Value| -> Vec<u64> {
+                InterpTensor::from_bytes(outputs[0].descriptor().clone(), &backend.read(&outputs[0]).unwrap()).unwrap();
+            let bits = |value: &InterpTensor| -> Vec<u64> {
                 let bits = |x: f64| if x.is_nan() { u64::MAX } else { x.to_bits() };
-                value.numbers().into_iter().map(bits).collect()
+                value.to_f64_numbers().into_iter().map(bits).collect()
             };
             assert_eq!(bits(&found), bits(&expected[0]), "{dtype}, {rows} rows");
         }

@@ -8,16 +8,16 @@ mod support;
 use std::sync::Arc;
 
 use saggar_compile::compile;
-use saggar_device::{Backend, Buffer, Meter};
-use saggar_tensor::interp::{Value, evaluate};
-use saggar_tensor::op::{Combine, ReduceKind, Scalar};
+use saggar_device::{Backend, DeviceBuffer, Meter};
+use saggar_tensor::interp::{InterpTensor, evaluate};
+use saggar_tensor::op::{ReduceKind, Scalar, ScatterCombine};
 use saggar_tensor::{DType, Descriptor, GraphBuilder, GraphError, NodeId, Shape, VerifiedGraph, nn, verify};
 
 use support::devices;
 
-type Built = Result<NodeId, GraphError>;
+type EdgeCaseResult = Result<NodeId, GraphError>;
 /// Over `x` of shape `[2, 4]`: [`X`].
-type Build = fn(&mut GraphBuilder, NodeId) -> Built;
+type EdgeCaseBuilder = fn(&mut GraphBuilder, NodeId) -> EdgeCaseResult;
 
 const NAN: f64 = f64::NAN;
 const INF: f64 = f64::INFINITY;
@@ -27,23 +27,25 @@ const X: [f64; 8] = [NAN, INF, -INF, 0.0, -0.0, 1.5, -1.5, 2.5];
 const TOLERANCE_F32: f64 = 1e-6;
 const TOLERANCE_F16: f64 = 1e-3;
 
-fn dispatch(device: &dyn Backend, graph: &VerifiedGraph, inputs: &[Value]) -> Vec<Value> {
+fn dispatch(device: &dyn Backend, graph: &VerifiedGraph, inputs: &[InterpTensor]) -> Vec<InterpTensor> {
     let meter = Meter::unlimited();
     let executable = device.load(Arc::new(compile(graph, &device.target()).unwrap()), &meter).unwrap();
-    let upload = |value: &Value| {
+    let upload = |value: &InterpTensor| {
         let buffer = device.allocate(value.descriptor(), &meter).unwrap();
         device.write(&buffer, &value.to_bytes()).unwrap();
         buffer
     };
-    let inputs: Vec<Buffer> = inputs.iter().map(upload).collect();
+    let inputs: Vec<DeviceBuffer> = inputs.iter().map(upload).collect();
     let outputs = executable.dispatch(&inputs, &[]).unwrap();
-    let read = |buffer: &Buffer| Value::from_bytes(buffer.descriptor().clone(), &device.read(buffer).unwrap()).unwrap();
+    let read = |buffer: &DeviceBuffer| {
+        InterpTensor::from_bytes(buffer.descriptor().clone(), &device.read(buffer).unwrap()).unwrap()
+    };
     outputs.iter().map(read).collect()
 }
 
 /// Each row's result, in its own data type, is what stands beside it: on the interpreter, then on every device, where
 /// all rows are one graph.
-fn check(dtype: DType, rows: &[(&str, Build, &[f64])]) {
+fn check(dtype: DType, rows: &[(&str, EdgeCaseBuilder, &[f64])]) {
     let mut g = GraphBuilder::new();
     let x = g.input("x", Descriptor::new(dtype, Shape::new([2, 4]).unwrap())).unwrap();
     for (name, build, _) in rows {
@@ -51,7 +53,7 @@ fn check(dtype: DType, rows: &[(&str, Build, &[f64])]) {
         g.output(name, result).unwrap();
     }
     let graph = verify(g.finish()).unwrap();
-    let inputs = [Value::from_numbers(dtype, Shape::new([2, 4]).unwrap(), &X).unwrap()];
+    let inputs = [InterpTensor::from_numbers(dtype, Shape::new([2, 4]).unwrap(), &X).unwrap()];
     let interpreted = evaluate(&graph, &inputs, &mut []).unwrap();
     compare("the interpreter", dtype, rows, &interpreted);
     for device in devices() {
@@ -59,10 +61,10 @@ fn check(dtype: DType, rows: &[(&str, Build, &[f64])]) {
     }
 }
 
-fn compare(device: &str, dtype: DType, rows: &[(&str, Build, &[f64])], found: &[Value]) {
+fn compare(device: &str, dtype: DType, rows: &[(&str, EdgeCaseBuilder, &[f64])], found: &[InterpTensor]) {
     let tolerance = if dtype == DType::F16 { TOLERANCE_F16 } else { TOLERANCE_F32 };
     for ((name, _, expected), found) in rows.iter().zip(found) {
-        let numbers = found.numbers();
+        let numbers = found.to_f64_numbers();
         assert_eq!(numbers.len(), expected.len(), "{name} on {device}: {numbers:?}");
         let near = |(&found, &expected): (&f64, &f64)| {
             let both_nan = found.is_nan() && expected.is_nan();
@@ -73,19 +75,19 @@ fn compare(device: &str, dtype: DType, rows: &[(&str, Build, &[f64])], found: &[
     }
 }
 
-fn both(rows: &[(&str, Build, &[f64])]) {
+fn check_f32_and_f16(rows: &[(&str, EdgeCaseBuilder, &[f64])]) {
     check(DType::F32, rows);
     check(DType::F16, rows);
 }
 
-fn number(g: &mut GraphBuilder, x: NodeId, value: f64) -> Built {
+fn filled_like(g: &mut GraphBuilder, x: NodeId, value: f64) -> EdgeCaseResult {
     g.fill(g.descriptor(x).clone(), Scalar::Float(value))
 }
 
 #[test]
-fn element_by_element() {
+fn unary_operators_handle_nan_infinity_and_signed_zero() {
     let e = std::f64::consts::E;
-    both(&[
+    check_f32_and_f16(&[
         ("neg", |g, x| g.neg(x), &[NAN, -INF, INF, 0.0, 0.0, -1.5, 1.5, -2.5]),
         ("abs", |g, x| g.abs(x), &[NAN, INF, INF, 0.0, 0.0, 1.5, 1.5, 2.5]),
         ("sign", |g, x| g.sign(x), &[NAN, 1.0, -1.0, 0.0, 0.0, 1.0, -1.0, 1.0]),
@@ -128,12 +130,12 @@ fn element_by_element() {
 }
 
 #[test]
-fn two_operands() {
-    both(&[
+fn binary_operators_handle_nan_infinity_and_signed_zero() {
+    check_f32_and_f16(&[
         (
             "max with 1",
             |g, x| {
-                let one = number(g, x, 1.0)?;
+                let one = filled_like(g, x, 1.0)?;
                 g.max(x, one)
             },
             &[NAN, INF, 1.0, 1.0, 1.0, 1.5, 1.0, 2.5],
@@ -141,7 +143,7 @@ fn two_operands() {
         (
             "1 with max",
             |g, x| {
-                let one = number(g, x, 1.0)?;
+                let one = filled_like(g, x, 1.0)?;
                 g.max(one, x)
             },
             &[NAN, INF, 1.0, 1.0, 1.0, 1.5, 1.0, 2.5],
@@ -149,7 +151,7 @@ fn two_operands() {
         (
             "min with 1",
             |g, x| {
-                let one = number(g, x, 1.0)?;
+                let one = filled_like(g, x, 1.0)?;
                 g.min(x, one)
             },
             &[NAN, 1.0, -INF, 0.0, 0.0, 1.0, -1.5, 1.0],
@@ -157,7 +159,7 @@ fn two_operands() {
         (
             "1 with min",
             |g, x| {
-                let one = number(g, x, 1.0)?;
+                let one = filled_like(g, x, 1.0)?;
                 g.min(one, x)
             },
             &[NAN, 1.0, -INF, 0.0, 0.0, 1.0, -1.5, 1.0],
@@ -167,7 +169,7 @@ fn two_operands() {
         (
             "less infinity",
             |g, x| {
-                let infinity = number(g, x, INF)?;
+                let infinity = filled_like(g, x, INF)?;
                 g.sub(x, infinity)
             },
             &[NAN, NAN, -INF, -INF, -INF, -INF, -INF, -INF],
@@ -175,7 +177,7 @@ fn two_operands() {
         (
             "1 by it",
             |g, x| {
-                let one = number(g, x, 1.0)?;
+                let one = filled_like(g, x, 1.0)?;
                 g.div(one, x)
             },
             &[NAN, 0.0, 0.0, INF, -INF, 1.0 / 1.5, -1.0 / 1.5, 0.4],
@@ -183,7 +185,7 @@ fn two_operands() {
         (
             "squared",
             |g, x| {
-                let two = number(g, x, 2.0)?;
+                let two = filled_like(g, x, 2.0)?;
                 g.pow(x, two)
             },
             &[NAN, INF, INF, 0.0, 0.0, 2.25, 2.25, 6.25],
@@ -192,14 +194,14 @@ fn two_operands() {
 }
 
 #[test]
-fn comparisons() {
-    both(&[
+fn comparisons_handle_nan_infinity_and_signed_zero() {
+    check_f32_and_f16(&[
         ("equal to itself", |g, x| g.equal(x, x), &[0.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]),
         ("not equal to itself", |g, x| g.not_equal(x, x), &[1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]),
         (
             "equal to 0",
             |g, x| {
-                let zero = number(g, x, 0.0)?;
+                let zero = filled_like(g, x, 0.0)?;
                 g.equal(x, zero)
             },
             &[0.0, 0.0, 0.0, 1.0, 1.0, 0.0, 0.0, 0.0],
@@ -207,7 +209,7 @@ fn comparisons() {
         (
             "less than 0",
             |g, x| {
-                let zero = number(g, x, 0.0)?;
+                let zero = filled_like(g, x, 0.0)?;
                 g.less(x, zero)
             },
             &[0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0, 0.0],
@@ -215,7 +217,7 @@ fn comparisons() {
         (
             "at least 0",
             |g, x| {
-                let zero = number(g, x, 0.0)?;
+                let zero = filled_like(g, x, 0.0)?;
                 g.greater_or_equal(x, zero)
             },
             &[0.0, 1.0, 0.0, 1.0, 1.0, 1.0, 0.0, 1.0],
@@ -223,7 +225,7 @@ fn comparisons() {
         (
             "chosen",
             |g, x| {
-                let zero = number(g, x, 0.0)?;
+                let zero = filled_like(g, x, 0.0)?;
                 let positive = g.less(zero, x)?;
                 g.select(positive, zero, x)
             },
@@ -233,12 +235,12 @@ fn comparisons() {
 }
 
 #[test]
-fn conversions() {
+fn casts_to_integers_saturate_and_map_nan_to_zero() {
     let limits = |low: f64, high: f64| vec![0.0, high, low, 0.0, 0.0, 1.0, -1.0, 2.0];
     let (small, int) = (limits(-128.0, 127.0), limits(-2_147_483_648.0, 2_147_483_647.0));
     let unsigned = |high: f64| vec![0.0, high, 0.0, 0.0, 0.0, 1.0, 0.0, 2.0];
     let (byte, word) = (unsigned(255.0), unsigned(4_294_967_295.0));
-    both(&[
+    check_f32_and_f16(&[
         ("to int8", |g, x| g.cast(x, DType::I8), &small),
         ("to uint8", |g, x| g.cast(x, DType::U8), &byte),
         ("to int32", |g, x| g.cast(x, DType::I32), &int),
@@ -255,11 +257,11 @@ fn conversions() {
 }
 
 #[test]
-fn along_axes() {
+fn reductions_handle_nan_infinity_and_signed_zero() {
     let share = 1.0 / (1.0 + (-1.5f64).exp() + (-3f64).exp() + 1f64.exp());
     let shares = [NAN, NAN, NAN, NAN, (-1.5f64).exp() * share, share, (-3f64).exp() * share, 1f64.exp() * share];
     // The second row's sums: 0, 1.5, 0, 2.5.
-    both(&[
+    check_f32_and_f16(&[
         ("sum", |g, x| g.reduce_sum(x, &[1], false), &[NAN, 2.5]),
         ("sum of columns", |g, x| g.reduce_sum(x, &[0], false), &[NAN, INF, -INF, 2.5]),
         ("product", |g, x| g.reduce_product(x, &[1], false), &[NAN, 0.0]),
@@ -329,8 +331,8 @@ fn along_axes() {
 
 /// Nothing reduced is the reduction's neutral element, and other operators give nothing of nothing.
 #[test]
-fn tensors_of_nothing() {
-    let nothing: Build = |g, x| g.slice(x, &[0, 4], &[2, 0], &[1, 1]);
+fn operators_on_empty_tensors_return_identities_or_empty_results() {
+    let nothing: EdgeCaseBuilder = |g, x| g.slice(x, &[0, 4], &[2, 0], &[1, 1]);
     let mut g = GraphBuilder::new();
     let x = g.input("x", Descriptor::new(DType::F32, Shape::new([2, 4]).unwrap())).unwrap();
     let empty = nothing(&mut g, x).unwrap();
@@ -348,14 +350,14 @@ fn tensors_of_nothing() {
     let zeros = g.fill(Descriptor::new(DType::F32, Shape::new([0, 3]).unwrap()), Scalar::Float(1.0)).unwrap();
     let indices = g.fill(Descriptor::new(DType::I32, Shape::new([0]).unwrap()), Scalar::Int(0)).unwrap();
     let of_rows = g.fill(Descriptor::new(DType::F32, Shape::new([0, 4]).unwrap()), Scalar::Float(1.0)).unwrap();
-    let results: [(&str, Built, &[usize], &[f64]); 9] = [
+    let results: [(&str, EdgeCaseResult, &[usize], &[f64]); 9] = [
         ("mean", nn::reduce_mean(&mut g, empty, &[1], false), &[2], &[NAN; 2]),
         ("softmax", nn::softmax(&mut g, empty, 1), &[2, 0], &[]),
         ("relu", nn::relu(&mut g, empty), &[2, 0], &[]),
         ("matmul over nothing", g.matmul(empty, zeros), &[2, 3], &[0.0; 6]),
         ("concat", g.concat(&[empty, x, empty], 1), &[2, 4], &X),
         ("gather", g.gather(x, indices, 0), &[0, 4], &[]),
-        ("scatter", g.scatter(x, indices, of_rows, 0, Combine::Replace), &[2, 4], &X),
+        ("scatter", g.scatter(x, indices, of_rows, 0, ScatterCombine::Replace), &[2, 4], &X),
         ("scatter-add", g.scatter_add(indices, of_rows, 0, 2), &[2, 4], &[0.0; 8]),
         ("pad", g.pad(empty, &[0, 1], &[0, 1], Scalar::Float(7.0)), &[2, 2], &[7.0; 4]),
     ];
@@ -369,12 +371,16 @@ fn tensors_of_nothing() {
         assert!(matches!(refused.unwrap_err().kind(), GraphError::AxisEmpty { .. }));
     }
     let graph = verify(g.finish()).unwrap();
-    let inputs = [Value::from_numbers(DType::F32, Shape::new([2, 4]).unwrap(), &X).unwrap()];
-    let same = |device: &str, found: &[Value]| {
+    let inputs = [InterpTensor::from_numbers(DType::F32, Shape::new([2, 4]).unwrap(), &X).unwrap()];
+    let same = |device: &str, found: &[InterpTensor]| {
         for ((name, dims, numbers), found) in expected.iter().zip(found) {
             assert_eq!(found.descriptor().shape.dims(), &dims[..], "{name} on {device}");
             let equal = |(a, b): (&f64, &f64)| a == b || (a.is_nan() && b.is_nan());
-            assert!(found.numbers().iter().zip(numbers).all(equal), "{name} on {device}: {:?}", found.numbers());
+            assert!(
+                found.to_f64_numbers().iter().zip(numbers).all(equal),
+                "{name} on {device}: {:?}",
+                found.to_f64_numbers()
+            );
         }
     };
     same("the interpreter", &evaluate(&graph, &inputs, &mut []).unwrap());

@@ -7,16 +7,16 @@ mod support;
 
 use std::sync::Arc;
 
-use saggar_compile::wgsl::{self, Tuning};
+use saggar_compile::wgsl::{self, ShaderTuning};
 use saggar_compile::{Program, compile};
 use saggar_device::{Meter, gpu};
-use saggar_tensor::interp::{Value, evaluate};
+use saggar_tensor::interp::{InterpTensor, evaluate};
 use saggar_tensor::{DType, Descriptor, GraphBuilder, Shape, VerifiedGraph, verify};
 
 const KINDS: [&str; 4] = ["sum", "product", "largest", "smallest"];
 
 /// Every kind of fold of `dims` along `axis`, and a value whose folds are exact in every order.
-fn folds(dtype: DType, dims: [usize; 2], axis: usize) -> (VerifiedGraph, Value) {
+fn reduction_graph(dtype: DType, dims: [usize; 2], axis: usize) -> (VerifiedGraph, InterpTensor) {
     let mut g = GraphBuilder::new();
     let shape = Shape::new(dims).unwrap();
     let x = g.input("x", Descriptor::new(dtype, shape.clone())).unwrap();
@@ -32,28 +32,28 @@ fn folds(dtype: DType, dims: [usize; 2], axis: usize) -> (VerifiedGraph, Value) 
     // A few powers of two among ones: sums and products are small whole numbers.
     let number = |at: usize| if (at * 7919 + at / dims[1]).is_multiple_of(613) { 2.0 } else { 1.0 };
     let numbers: Vec<f64> = (0..shape.elements()).map(number).collect();
-    (verify(g.finish()).unwrap(), Value::from_numbers(dtype, shape, &numbers).unwrap())
+    (verify(g.finish()).unwrap(), InterpTensor::from_numbers(dtype, shape, &numbers).unwrap())
 }
 
-fn by_subgroups(program: &Program, tuning: Tuning) -> usize {
-    let text = |kernel| wgsl::passes(program, kernel, tuning).unwrap()[0].source.clone();
+fn count_subgroup_kernels(program: &Program, tuning: ShaderTuning) -> usize {
+    let text = |kernel| wgsl::shader_passes(program, kernel, tuning).unwrap()[0].source.clone();
     program.kernels.iter().filter(|kernel| text(*kernel).contains("subgroupShuffleXor")).count()
 }
 
 #[test]
-fn workgroups_fold_what_lanes_would() {
+fn workgroup_reductions_match_the_interpreter() {
     for index in 0..support::adapters("") {
-        let subgroup = gpu::subgroup(index);
+        let subgroup = gpu::subgroup_size(index);
         if subgroup.is_none() {
             println!("SKIP: adapter {index} has no subgroups of one size");
         }
         for subgroup in [None].into_iter().chain(subgroup.map(Some)) {
-            let tuning = Tuning { subgroup, ..Tuning::UNLIMITED };
+            let tuning = ShaderTuning { subgroup, ..ShaderTuning::UNLIMITED };
             let device = gpu::open_tuned(index, tuning).unwrap();
             for dtype in [DType::F32, DType::F16, DType::I32, DType::U32, DType::U8, DType::I64] {
                 // Large and small workgroups, whole ones and remainders, one element and many.
                 for (dims, axis) in [([3, 200], 1), ([1, 5000], 1), ([130, 33], 0), ([2500, 16], 0), ([140, 1], 0)] {
-                    let (graph, value) = folds(dtype, dims, axis);
+                    let (graph, value) = reduction_graph(dtype, dims, axis);
                     let (program, meter) = (Arc::new(compile(&graph, &device.target()).unwrap()), Meter::unlimited());
                     let wide = dtype == DType::I64;
                     if !wide {
@@ -61,7 +61,11 @@ fn workgroups_fold_what_lanes_would() {
                         let columns = if axis == 0 { dims[1].next_power_of_two().min(16) } else { 1 };
                         let fits = subgroup.is_some_and(|size| columns < size);
                         let expected = if fits { program.kernels.len() } else { 0 };
-                        assert_eq!(by_subgroups(&program, tuning), expected, "{dtype} {dims:?} {axis} {subgroup:?}");
+                        assert_eq!(
+                            count_subgroup_kernels(&program, tuning),
+                            expected,
+                            "{dtype} {dims:?} {axis} {subgroup:?}"
+                        );
                     }
                     let executable = device.load(Arc::clone(&program), &meter).unwrap();
                     let input = device.allocate(value.descriptor(), &meter).unwrap();

@@ -7,13 +7,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use saggar_compile::compile;
-use saggar_compile::expr::{Expr, Instruction, Register, View};
-use saggar_compile::program::{Body, Epilogue, Kernel, Place, Program, Slab, Store, Value, ValueId};
-use saggar_compile::target::Class;
-use saggar_compile::wgsl::Tuning;
-use saggar_device::{Backend, Buffer, DeviceError, Executable, Meter, gpu};
-use saggar_tensor::op::{Binary, Distribution, ReduceKind, Scalar, Unary};
-use saggar_tensor::{DType, Descriptor, GraphBuilder, Port, Shape, verify};
+use saggar_compile::expr::{AffineView, Instruction, Register, ScalarExpr};
+use saggar_compile::program::{
+    Epilogue, Kernel, KernelBody, Program, ProgramValue, ResultStore, Slab, ValueId, ValueLocation,
+};
+use saggar_compile::target::StorageClass;
+use saggar_compile::wgsl::ShaderTuning;
+use saggar_device::{Backend, DeviceBuffer, DeviceError, Executable, Meter, gpu};
+use saggar_tensor::op::{BinaryOp, RandomDistribution, ReduceKind, Scalar, UnaryOp};
+use saggar_tensor::{DType, Descriptor, GraphBuilder, GraphPort, Shape, verify};
 
 /// The first adapter, or a SKIP line. With `REQUIRE_GPU=1`, its absence is a failure.
 fn device() -> Option<Arc<dyn Backend>> {
@@ -31,36 +33,36 @@ fn descriptor(dtype: DType, dims: &[usize]) -> Descriptor {
     Descriptor::new(dtype, Shape::new(dims).unwrap())
 }
 
-fn port(name: &str, descriptor: Descriptor) -> Port {
-    Port { name: name.to_owned(), descriptor }
+fn port(name: &str, descriptor: Descriptor) -> GraphPort {
+    GraphPort { name: name.to_owned(), descriptor }
 }
 
-fn identity(dims: &[usize]) -> View {
+fn identity(dims: &[usize]) -> AffineView {
     let strides = Shape::new(dims).unwrap().strides().iter().map(|&stride| stride as i64).collect();
-    View { offset: 0, strides, bounds: Vec::new() }
+    AffineView { offset: 0, strides, bounds: Vec::new() }
 }
 
 fn load(value: u32, dims: &[usize]) -> Instruction {
     Instruction::Load { value: ValueId(value), view: identity(dims), fill: None }
 }
 
-fn store(value: u32, register: u32) -> Vec<Store> {
-    vec![Store { value: ValueId(value), register: Register(register) }]
+fn store(value: u32, register: u32) -> Vec<ResultStore> {
+    vec![ResultStore { value: ValueId(value), register: Register(register) }]
 }
 
-fn kernel(label: &str, body: Body) -> Kernel {
+fn kernel(label: &str, body: KernelBody) -> Kernel {
     Kernel { label: label.to_owned(), body }
 }
 
 /// One map over a vector: input 0 to output 0, both of `dtype`.
-fn map(dtype: DType, dims: &[usize], op: Unary) -> Program {
+fn map_program(dtype: DType, dims: &[usize], op: UnaryOp) -> Program {
     let tensor = descriptor(dtype, dims);
     let instructions = vec![(load(0, dims), dtype), (Instruction::Unary(op, Register(0)), dtype)];
-    let body = Body::Map { dims: dims.to_vec(), expr: Expr { instructions }, stores: store(1, 1) };
+    let body = KernelBody::Map { dims: dims.to_vec(), expr: ScalarExpr { instructions }, stores: store(1, 1) };
     Program {
         values: vec![
-            Value { descriptor: tensor.clone(), place: Place::Input(0) },
-            Value { descriptor: tensor.clone(), place: Place::Output(0) },
+            ProgramValue { descriptor: tensor.clone(), place: ValueLocation::Input(0) },
+            ProgramValue { descriptor: tensor.clone(), place: ValueLocation::Output(0) },
         ],
         slabs: Vec::new(),
         kernels: vec![kernel("map", body)],
@@ -72,14 +74,14 @@ fn map(dtype: DType, dims: &[usize], op: Unary) -> Program {
     }
 }
 
-fn plain(value: u32) -> Epilogue {
-    let expr = Expr { instructions: vec![(Instruction::Accumulated, DType::F32)] };
+fn identity_epilogue(value: u32) -> Epilogue {
+    let expr = ScalarExpr { instructions: vec![(Instruction::Accumulated, DType::F32)] };
     Epilogue { expr, stores: store(value, 0) }
 }
 
 /// Value 0, `[m, k]`, times its transpose to value 1.
-fn with_transpose(m: usize, k: usize) -> Body {
-    Body::MatMul {
+fn with_transpose(m: usize, k: usize) -> KernelBody {
+    KernelBody::MatMul {
         sizes: [1, m, m, k],
         a: ValueId(0),
         b: ValueId(0),
@@ -87,44 +89,44 @@ fn with_transpose(m: usize, k: usize) -> Body {
         transpose_b: true,
         batch_stride_a: 0,
         batch_stride_b: 0,
-        epilogue: plain(1),
+        epilogue: identity_epilogue(1),
     }
 }
 
 /// The sum of value 1's elements to value 2.
-fn sum_of_all(elements: usize) -> Body {
-    let view = View { offset: 0, strides: vec![0, 1], bounds: Vec::new() };
+fn sum_of_all(elements: usize) -> KernelBody {
+    let view = AffineView { offset: 0, strides: vec![0, 1], bounds: Vec::new() };
     let element = Instruction::Load { value: ValueId(1), view, fill: None };
-    Body::Fold {
+    KernelBody::Fold {
         kind: ReduceKind::Sum,
         outer: vec![1],
         inner: vec![elements],
-        prologue: Expr { instructions: vec![(element, DType::F32)] },
-        epilogue: plain(2),
+        prologue: ScalarExpr { instructions: vec![(element, DType::F32)] },
+        epilogue: identity_epilogue(2),
     }
 }
 
 /// Random `a` of `[m, k]` into a slab, `a` times its transpose into another, and the sum of all into the output; the
 /// variable is a count of dispatches.
-fn chain(m: usize, k: usize) -> Program {
-    let float = |dims: &[usize], place| Value { descriptor: descriptor(DType::F32, dims), place };
-    let slab = |offset_bytes| Place::Slab { slab: 0, offset_bytes };
+fn random_matmul_sum_program(m: usize, k: usize) -> Program {
+    let float = |dims: &[usize], place| ProgramValue { descriptor: descriptor(DType::F32, dims), place };
+    let slab = |offset_bytes| ValueLocation::Slab { slab: 0, offset_bytes };
     let product_at = (m * k * 4).next_multiple_of(256);
     let random = Instruction::Random {
         key: ValueId(3),
         stream: 1,
-        distribution: Distribution::Uniform,
+        distribution: RandomDistribution::Uniform,
         view: identity(&[m, k]),
     };
     let count = vec![
         (load(4, &[1]), DType::F32),
         (Instruction::Immediate(saggar_tensor::op::Scalar::Float(1.0)), DType::F32),
-        (Instruction::Binary(Binary::Add, Register(0), Register(1)), DType::F32),
+        (Instruction::Binary(BinaryOp::Add, Register(0), Register(1)), DType::F32),
     ];
-    let counted = Body::Map { dims: vec![1], expr: Expr { instructions: count }, stores: store(4, 2) };
-    let drawn = Expr { instructions: vec![(random, DType::F32)] };
+    let counted = KernelBody::Map { dims: vec![1], expr: ScalarExpr { instructions: count }, stores: store(4, 2) };
+    let drawn = ScalarExpr { instructions: vec![(random, DType::F32)] };
     let kernels = vec![
-        kernel("random", Body::Map { dims: vec![m, k], expr: drawn, stores: store(0, 0) }),
+        kernel("random", KernelBody::Map { dims: vec![m, k], expr: drawn, stores: store(0, 0) }),
         kernel("product", with_transpose(m, k)),
         kernel("sum", sum_of_all(m * m)),
         kernel("count", counted),
@@ -133,11 +135,11 @@ fn chain(m: usize, k: usize) -> Program {
         values: vec![
             float(&[m, k], slab(0)),
             float(&[m, m], slab(product_at)),
-            float(&[1], Place::Output(0)),
-            Value { descriptor: descriptor(DType::U32, &[4]), place: Place::Input(0) },
-            float(&[1], Place::Variable(0)),
+            float(&[1], ValueLocation::Output(0)),
+            ProgramValue { descriptor: descriptor(DType::U32, &[4]), place: ValueLocation::Input(0) },
+            float(&[1], ValueLocation::Variable(0)),
         ],
-        slabs: vec![Slab { class: Class::F32, bytes: product_at + m * m * 4 }],
+        slabs: vec![Slab { class: StorageClass::F32, bytes: product_at + m * m * 4 }],
         kernels,
         inputs: vec![port("key", descriptor(DType::U32, &[4]))],
         variables: vec![port("count", descriptor(DType::F32, &[1]))],
@@ -147,7 +149,7 @@ fn chain(m: usize, k: usize) -> Program {
     }
 }
 
-fn tensor(device: &dyn Backend, dtype: DType, dims: &[usize], bytes: &[u8], meter: &Meter) -> Buffer {
+fn tensor(device: &dyn Backend, dtype: DType, dims: &[usize], bytes: &[u8], meter: &Meter) -> DeviceBuffer {
     let buffer = device.allocate(&descriptor(dtype, dims), meter).unwrap();
     device.write(&buffer, bytes).unwrap();
     buffer
@@ -162,24 +164,24 @@ fn bytes(values: &[f32]) -> Vec<u8> {
 }
 
 /// The element-wise operator on the device.
-fn evaluate(device: &dyn Backend, op: Unary, values: &[f32]) -> Vec<f32> {
+fn evaluate(device: &dyn Backend, op: UnaryOp, values: &[f32]) -> Vec<f32> {
     let meter = Meter::unlimited();
-    let program = device.load(Arc::new(map(DType::F32, &[values.len()], op)), &meter).unwrap();
+    let program = device.load(Arc::new(map_program(DType::F32, &[values.len()], op)), &meter).unwrap();
     let x = tensor(device, DType::F32, &[values.len()], &bytes(values), &meter);
     let y = program.dispatch(&[x], &[]).unwrap();
     floats(&device.read(&y[0]).unwrap())
 }
 
 #[test]
-fn equal_work_gives_equal_bits() {
+fn repeated_dispatches_are_bitwise_equal() {
     if device().is_none() {
         return;
     }
     for workgroup_memory in [false, true] {
-        let device = gpu::open_tuned(0, Tuning { workgroup_memory, ..Tuning::UNLIMITED }).unwrap();
+        let device = gpu::open_tuned(0, ShaderTuning { workgroup_memory, ..ShaderTuning::UNLIMITED }).unwrap();
         let meter = Meter::unlimited();
         let run = || {
-            let program = device.load(Arc::new(chain(100, 77)), &meter).unwrap();
+            let program = device.load(Arc::new(random_matmul_sum_program(100, 77)), &meter).unwrap();
             let key = tensor(&*device, DType::U32, &[4], &[7; 16], &meter);
             let count = device.allocate(&descriptor(DType::F32, &[1]), &meter).unwrap();
             let sums: Vec<Vec<u8>> = (0..3)
@@ -205,7 +207,7 @@ fn equal_work_gives_equal_bits() {
 fn busy_time_and_work_are_metered() {
     let Some(device) = device() else { return };
     let meter = Meter::unlimited();
-    let program = device.load(Arc::new(chain(64, 64)), &meter).unwrap();
+    let program = device.load(Arc::new(random_matmul_sum_program(64, 64)), &meter).unwrap();
     let key = tensor(&*device, DType::U32, &[4], &[0; 16], &meter);
     let count = device.allocate(&descriptor(DType::F32, &[1]), &meter).unwrap();
     // More dispatches than one set of timestamps holds, so that both ways of reading them back are used.
@@ -216,10 +218,10 @@ fn busy_time_and_work_are_metered() {
     assert_eq!(meter.dispatches(), 600);
     // Those that came while the adapter was busy share a submission.
     assert!((1..=150).contains(&meter.submissions()), "{}", meter.submissions());
-    let busy = meter.busy();
+    let busy = meter.busy_time();
     assert!(busy > Duration::ZERO && busy < Duration::from_secs(120), "{busy:?}");
     device.synchronize().unwrap();
-    assert_eq!(meter.busy(), busy);
+    assert_eq!(meter.busy_time(), busy);
     assert_eq!(floats(&device.read(&count).unwrap()), [150.0]);
 }
 
@@ -231,12 +233,12 @@ fn share_of_busy_time(device: &dyn Backend, program: &Arc<Program>) -> f64 {
         let count = device.allocate(&descriptor(DType::F32, &[1]), meter).unwrap();
         (device.load(Arc::clone(program), meter).unwrap(), key, count)
     });
-    let dispatch = |(executable, key, count): &(Arc<dyn Executable>, Buffer, Buffer)| {
+    let dispatch = |(executable, key, count): &(Arc<dyn Executable>, DeviceBuffer, DeviceBuffer)| {
         executable.dispatch(std::slice::from_ref(key), std::slice::from_ref(count)).unwrap();
     };
     loaded.iter().for_each(dispatch);
     device.synchronize().unwrap();
-    let busy = || owners.iter().map(Meter::busy).sum::<Duration>();
+    let busy = || owners.iter().map(Meter::busy_time).sum::<Duration>();
     let (before, began) = (busy(), Instant::now());
     std::thread::scope(|scope| {
         // One has twice as much to do as the other.
@@ -251,13 +253,13 @@ fn share_of_busy_time(device: &dyn Backend, program: &Arc<Program>) -> f64 {
 /// Nothing is counted twice and nothing is left out. Between two passes the machine may do something else for a moment, so the
 /// best of several looks counts.
 #[test]
-fn seconds_of_jobs_that_share_a_device_add_up_to_its_busy_time() {
+fn metered_seconds_of_concurrent_jobs_add_up_to_device_busy_time() {
     let Some(device) = device() else { return };
     if !device.info().exact_seconds {
         println!("SKIP: this adapter has no timestamps");
         return;
     }
-    let program = Arc::new(chain(384, 384));
+    let program = Arc::new(random_matmul_sum_program(384, 384));
     let mut best = 0.0_f64;
     for _ in 0..10 {
         let share = share_of_busy_time(&*device, &program);
@@ -272,7 +274,7 @@ fn seconds_of_jobs_that_share_a_device_add_up_to_its_busy_time() {
 }
 
 #[test]
-fn limits_refuse_before_allocating() {
+fn tensors_over_a_memory_limit_are_refused_before_allocation() {
     let Some(device) = device() else { return };
     let meter = Meter::new(1000);
     let error = device.allocate(&descriptor(DType::F32, &[300]), &meter).unwrap_err();
@@ -280,7 +282,7 @@ fn limits_refuse_before_allocating() {
         matches!(error, DeviceError::OutOfMemory { asked_bytes: 1200, used_bytes: 0, limit_bytes: 1000 }),
         "{error}"
     );
-    let error = device.load(Arc::new(chain(64, 64)), &meter).unwrap_err();
+    let error = device.load(Arc::new(random_matmul_sum_program(64, 64)), &meter).unwrap_err();
     assert!(matches!(error, DeviceError::OutOfMemory { .. }), "{error}");
     let kept = device.allocate(&descriptor(DType::U8, &[100]), &meter).unwrap();
     assert_eq!(meter.bytes(), 400);
@@ -300,17 +302,17 @@ fn limits_refuse_before_allocating() {
 }
 
 #[test]
-fn empty_tensors_run() {
+fn a_kernel_runs_on_an_empty_tensor() {
     let Some(device) = device() else { return };
-    assert_eq!(evaluate(&*device, Unary::Neg, &[]), [0.0f32; 0]);
+    assert_eq!(evaluate(&*device, UnaryOp::Neg, &[]), [0.0f32; 0]);
 }
 
 #[test]
-fn recycled_memory_is_zero_and_bytes_return_to_the_start() {
+fn recycled_buffers_are_zeroed_and_metered_bytes_return_to_zero() {
     let Some(device) = device() else { return };
     let meter = Meter::unlimited();
     for round in 0..200u32 {
-        let program = device.load(Arc::new(map(DType::I8, &[1000], Unary::Neg)), &meter).unwrap();
+        let program = device.load(Arc::new(map_program(DType::I8, &[1000], UnaryOp::Neg)), &meter).unwrap();
         let x = device.allocate(&descriptor(DType::I8, &[1000]), &meter).unwrap();
         assert_eq!(device.read(&x).unwrap(), [0; 1000]);
         let fresh = device.allocate(&descriptor(DType::I8, &[1000]), &meter).unwrap();
@@ -326,10 +328,10 @@ fn recycled_memory_is_zero_and_bytes_return_to_the_start() {
 }
 
 #[test]
-fn tensors_that_do_not_fit_are_named() {
+fn mismatched_tensors_are_reported_by_port_name() {
     let Some(device) = device() else { return };
     let meter = Meter::unlimited();
-    let program = device.load(Arc::new(map(DType::F32, &[4], Unary::Neg)), &meter).unwrap();
+    let program = device.load(Arc::new(map_program(DType::F32, &[4], UnaryOp::Neg)), &meter).unwrap();
     let wrong = device.allocate(&descriptor(DType::F32, &[5]), &meter).unwrap();
     let error = program.dispatch(&[wrong], &[]).unwrap_err();
     assert_eq!(error.to_string(), "x: expected float32[4], got float32[5]");
@@ -353,14 +355,14 @@ fn an_absent_adapter_is_not_found() {
 #[test]
 fn transcendental_functions_are_accurate() {
     let Some(device) = device() else { return };
-    type Case = (Unary, fn(f64) -> f64, f64, f64);
+    type UnaryAccuracyCase = (UnaryOp, fn(f64) -> f64, f64, f64);
     // Each with the range it is tested on. The bound is 4 units in the last place of the larger of result and 2^-3.
-    let cases: [Case; 5] = [
-        (Unary::Exp, f64::exp, -80.0, 80.0),
-        (Unary::Log, f64::ln, 1e-30, 4.0),
-        (Unary::Sin, f64::sin, -3000.0, 3000.0),
-        (Unary::Cos, f64::cos, -3000.0, 3000.0),
-        (Unary::Tanh, f64::tanh, -9.0, 9.0),
+    let cases: [UnaryAccuracyCase; 5] = [
+        (UnaryOp::Exp, f64::exp, -80.0, 80.0),
+        (UnaryOp::Log, f64::ln, 1e-30, 4.0),
+        (UnaryOp::Sin, f64::sin, -3000.0, 3000.0),
+        (UnaryOp::Cos, f64::cos, -3000.0, 3000.0),
+        (UnaryOp::Tanh, f64::tanh, -9.0, 9.0),
     ];
     for (op, exact, low, high) in cases {
         let xs: Vec<f32> = (0..100_000).map(|i| (low + (high - low) * f64::from(i) / 1e5) as f32).collect();
@@ -375,21 +377,21 @@ fn transcendental_functions_are_accurate() {
 
 #[test]
 fn special_values_follow_ieee() {
-    type Case = (Unary, fn(f32) -> f32);
+    type SpecialValueCase = (UnaryOp, fn(f32) -> f32);
     let Some(device) = device() else { return };
     let (inf, nan) = (f32::INFINITY, f32::NAN);
     let xs = [inf, -inf, nan, 0.0, -0.0, -1.0, 2.5, 3.5, -2.5];
-    let cases: [Case; 10] = [
-        (Unary::Exp, f32::exp),
-        (Unary::Log, f32::ln),
-        (Unary::Sqrt, f32::sqrt),
-        (Unary::Sin, f32::sin),
-        (Unary::Tanh, f32::tanh),
-        (Unary::Abs, f32::abs),
-        (Unary::Reciprocal, f32::recip),
-        (Unary::RoundEven, f32::round_ties_even),
-        (Unary::Floor, f32::floor),
-        (Unary::Sign, |x| if x.is_nan() || x == 0.0 { x } else { x.signum() }),
+    let cases: [SpecialValueCase; 10] = [
+        (UnaryOp::Exp, f32::exp),
+        (UnaryOp::Log, f32::ln),
+        (UnaryOp::Sqrt, f32::sqrt),
+        (UnaryOp::Sin, f32::sin),
+        (UnaryOp::Tanh, f32::tanh),
+        (UnaryOp::Abs, f32::abs),
+        (UnaryOp::Reciprocal, f32::recip),
+        (UnaryOp::RoundEven, f32::round_ties_even),
+        (UnaryOp::Floor, f32::floor),
+        (UnaryOp::Sign, |x| if x.is_nan() || x == 0.0 { x } else { x.signum() }),
     ];
     for (op, exact) in cases {
         for (x, y) in xs.into_iter().zip(evaluate(&*device, op, &xs)) {
@@ -401,7 +403,7 @@ fn special_values_follow_ieee() {
 }
 
 #[test]
-fn loops_that_a_device_would_cut_short_are_refused() {
+fn kernels_over_the_loop_iteration_limit_are_refused() {
     let Some(device) = device() else { return };
     if !device.info().software {
         println!("SKIP: {} runs loops of any length", device.info().name);

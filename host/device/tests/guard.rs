@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use saggar_compile::compile;
 use saggar_device::{Backend, Meter};
-use saggar_tensor::interp::{Value, evaluate};
+use saggar_tensor::interp::{InterpTensor, evaluate};
 use saggar_tensor::op::Scalar;
 use saggar_tensor::{DType, Descriptor, GraphBuilder, Shape, VerifiedGraph, verify};
 
@@ -18,12 +18,12 @@ use support::devices;
 const NAN: f64 = f64::NAN;
 const INF: f64 = f64::INFINITY;
 
-fn value(dtype: DType, dims: &[usize], numbers: &[f64]) -> Value {
-    Value::from_numbers(dtype, Shape::new(dims.to_vec()).unwrap(), numbers).unwrap()
+fn value(dtype: DType, dims: &[usize], numbers: &[f64]) -> InterpTensor {
+    InterpTensor::from_numbers(dtype, Shape::new(dims.to_vec()).unwrap(), numbers).unwrap()
 }
 
 /// Adds its inputs to `wide` and `half`, keeps the sum of the first in `mean`, which is looked at alone, and counts.
-fn step() -> VerifiedGraph {
+fn guarded_step() -> VerifiedGraph {
     let mut g = GraphBuilder::new();
     let of = |dtype, dims: &[usize]| Descriptor::new(dtype, Shape::new(dims.to_vec()).unwrap());
     let (wide, half, none) = (of(DType::F32, &[2, 2]), of(DType::F16, &[2]), of(DType::F32, &[0]));
@@ -48,7 +48,7 @@ fn step() -> VerifiedGraph {
     verify(g.finish()).unwrap()
 }
 
-fn beginning() -> [Value; 5] {
+fn initial_variables() -> [InterpTensor; 5] {
     [
         value(DType::F32, &[2, 2], &[1.0, 2.0, 3.0, 4.0]),
         value(DType::F16, &[2], &[64.0, 6.0]),
@@ -59,31 +59,32 @@ fn beginning() -> [Value; 5] {
 }
 
 /// What the variables hold after one step.
-fn interpreted(graph: &VerifiedGraph, inputs: &[Value]) -> Vec<Vec<f64>> {
-    let mut variables = beginning();
+fn step_on_interpreter(graph: &VerifiedGraph, inputs: &[InterpTensor]) -> Vec<Vec<f64>> {
+    let mut variables = initial_variables();
     evaluate(graph, inputs, &mut variables).unwrap();
-    variables.iter().map(Value::numbers).collect()
+    variables.iter().map(InterpTensor::to_f64_numbers).collect()
 }
 
-fn computed(device: &dyn Backend, graph: &VerifiedGraph, inputs: &[Value]) -> Vec<Vec<f64>> {
+fn step_on_device(device: &dyn Backend, graph: &VerifiedGraph, inputs: &[InterpTensor]) -> Vec<Vec<f64>> {
     let meter = Meter::unlimited();
     let executable = device.load(Arc::new(compile(graph, &device.target()).unwrap()), &meter).unwrap();
-    let upload = |value: &Value| {
+    let upload = |value: &InterpTensor| {
         let buffer = device.allocate(value.descriptor(), &meter).unwrap();
         device.write(&buffer, &value.to_bytes()).unwrap();
         buffer
     };
     let (inputs, variables): (Vec<_>, Vec<_>) =
-        (inputs.iter().map(upload).collect(), beginning().iter().map(upload).collect());
+        (inputs.iter().map(upload).collect(), initial_variables().iter().map(upload).collect());
     executable.dispatch(&inputs, &variables).unwrap();
     let read = |buffer: &_| device.read(buffer).unwrap();
-    let back =
-        |(it, buffer): (&Value, &_)| Value::from_bytes(it.descriptor().clone(), &read(buffer)).unwrap().numbers();
-    beginning().iter().zip(&variables).map(back).collect()
+    let back = |(it, buffer): (&InterpTensor, &_)| {
+        InterpTensor::from_bytes(it.descriptor().clone(), &read(buffer)).unwrap().to_f64_numbers()
+    };
+    initial_variables().iter().zip(&variables).map(back).collect()
 }
 
 /// Inputs, and what the variables hold after the step.
-struct Case {
+struct GuardCase {
     name: &'static str,
     x: [f64; 4],
     y: [f64; 2],
@@ -91,23 +92,23 @@ struct Case {
 }
 
 #[test]
-fn an_update_that_is_not_of_numbers_is_left_out_whole() {
-    let graph = step();
+fn an_update_with_a_nonfinite_value_is_skipped_entirely() {
+    let graph = guarded_step();
     let held = |mean: f64| [vec![1.0, 2.0, 3.0, 4.0], vec![64.0, 6.0], vec![mean], vec![1.0], vec![]];
     let sound = [vec![2.0, 3.0, 4.0, 5.0], vec![65.0, 7.0], vec![4.0], vec![1.0], vec![]];
     let cases = [
-        Case { name: "sound", x: [1.0; 4], y: [1.0; 2], after: sound },
-        Case { name: "NaN", x: [1.0, NAN, 1.0, 1.0], y: [1.0; 2], after: held(7.0) },
-        Case { name: "infinite", x: [1.0, 1.0, 1.0, -INF], y: [1.0; 2], after: held(7.0) },
-        Case { name: "another's", x: [1.0; 4], y: [INF, 1.0], after: held(4.0) },
+        GuardCase { name: "sound", x: [1.0; 4], y: [1.0; 2], after: sound },
+        GuardCase { name: "NaN", x: [1.0, NAN, 1.0, 1.0], y: [1.0; 2], after: held(7.0) },
+        GuardCase { name: "infinite", x: [1.0, 1.0, 1.0, -INF], y: [1.0; 2], after: held(7.0) },
+        GuardCase { name: "another's", x: [1.0; 4], y: [INF, 1.0], after: held(4.0) },
         // With 64 besides, too much for `float16`.
-        Case { name: "past float16", x: [1.0; 4], y: [65504.0, 1.0], after: held(4.0) },
+        GuardCase { name: "past float16", x: [1.0; 4], y: [65504.0, 1.0], after: held(4.0) },
     ];
-    for Case { name, x, y, after } in cases {
+    for GuardCase { name, x, y, after } in cases {
         let inputs = [value(DType::F32, &[2, 2], &x), value(DType::F16, &[2], &y)];
-        assert_eq!(interpreted(&graph, &inputs), after, "{name}, interpreted");
+        assert_eq!(step_on_interpreter(&graph, &inputs), after, "{name}, interpreted");
         for device in devices() {
-            assert_eq!(computed(&*device, &graph, &inputs), after, "{name} on {}", device.info().name);
+            assert_eq!(step_on_device(&*device, &graph, &inputs), after, "{name} on {}", device.info().name);
         }
     }
 }

@@ -7,10 +7,10 @@ mod support;
 
 use std::sync::{Arc, Mutex};
 
-use saggar_compile::wgsl::Tuning;
-use saggar_compile::{Target, compile};
+use saggar_compile::wgsl::ShaderTuning;
+use saggar_compile::{CompileTarget, compile};
 use saggar_device::{Backend, DeviceError, Meter, cpu, gpu};
-use saggar_tensor::interp::{Value, evaluate};
+use saggar_tensor::interp::{InterpTensor, evaluate};
 use saggar_tensor::limits::{ELEMENTS_MAX, GRAPH_OUTPUTS_MAX};
 use saggar_tensor::{DType, Descriptor, GraphBuilder, Shape, VerifiedGraph, nn, verify};
 use tracing::field::{Field, Visit};
@@ -22,7 +22,7 @@ fn float(dims: &[usize]) -> Descriptor {
 }
 
 /// A graph with outputs of so many bytes together, none larger than the device has buffers.
-fn enormous(device: &dyn Backend, bytes: u64) -> VerifiedGraph {
+fn oversized_graph(device: &dyn Backend, bytes: u64) -> VerifiedGraph {
     let elements = (device.target().slab_bytes_max / 8).min(ELEMENTS_MAX) & !0xff;
     let count = (bytes / (4 * elements as u64) + 1).min(GRAPH_OUTPUTS_MAX as u64);
     let mut g = GraphBuilder::new();
@@ -35,17 +35,19 @@ fn enormous(device: &dyn Backend, bytes: u64) -> VerifiedGraph {
 }
 
 #[test]
-fn a_graph_that_no_memory_holds_is_refused_before_anything_is_allocated() {
+fn a_graph_larger_than_memory_is_refused_before_any_allocation() {
     let mut devices = vec![cpu::open(Some(2)).unwrap()];
     devices.extend((0..support::adapters("")).map(|index| gpu::open(index).unwrap()));
     for device in devices {
-        let graph = enormous(&*device, 4 << 40);
+        let graph = oversized_graph(&*device, 4 << 40);
         let program = compile(&graph, &device.target()).unwrap();
         let wanted: u64 = program.outputs.iter().map(|port| port.descriptor.bytes() as u64).sum();
         let meter = Meter::unlimited();
         let name = &device.info().name;
         let refused = device.load(Arc::new(program), &meter).unwrap_err();
-        let DeviceError::NoRoom { asked_bytes, available_bytes, .. } = refused else { panic!("{name}: {refused}") };
+        let DeviceError::InsufficientMemory { asked_bytes, available_bytes, .. } = refused else {
+            panic!("{name}: {refused}")
+        };
         assert!(asked_bytes >= wanted && available_bytes < wanted, "{name}: {refused}");
         let text = refused.to_string();
         for part in [&asked_bytes.to_string(), &available_bytes.to_string(), name, &"smaller batches".to_owned()] {
@@ -58,26 +60,28 @@ fn a_graph_that_no_memory_holds_is_refused_before_anything_is_allocated() {
 }
 
 #[test]
-fn a_device_holds_no_more_than_it_was_opened_with() {
-    let options = cpu::Options { threads: Some(1), memory_bytes: Some(10_000), ..cpu::Options::default() };
+fn the_memory_limit_of_a_device_is_shared_by_all_owners() {
+    let options = cpu::CpuOptions { threads: Some(1), memory_bytes: Some(10_000), ..cpu::CpuOptions::default() };
     let device = cpu::open_with(options).unwrap();
     // Two owners share it.
     let (one, other) = (Meter::unlimited(), Meter::unlimited());
     let kept = device.allocate(&float(&[2000]), &one).unwrap();
     let refused = device.allocate(&float(&[2000]), &other).unwrap_err();
-    let is_said = matches!(refused, DeviceError::NoRoom { asked_bytes: 8000, available_bytes: 2000, .. });
+    let is_said = matches!(refused, DeviceError::InsufficientMemory { asked_bytes: 8000, available_bytes: 2000, .. });
     assert!(is_said, "{refused}");
-    assert!(device.check_room(&"a model", 8000, &other).is_err());
+    assert!(device.check_memory(&"a model", 8000, &other).is_err());
     drop(kept);
-    device.check_room(&"a model", 8000, &other).unwrap();
+    device.check_memory(&"a model", 8000, &other).unwrap();
     device.allocate(&float(&[2000]), &other).unwrap();
 }
 
 #[test]
-fn a_copy_for_which_the_host_has_no_room_is_refused() {
+fn a_read_larger_than_free_host_memory_is_refused() {
     let device = cpu::open(Some(1)).unwrap();
     let meter = Meter::unlimited();
-    let Err(DeviceError::NoRoom { available_bytes, .. }) = device.check_room(&"everything", 1 << 60, &meter) else {
+    let Err(DeviceError::InsufficientMemory { available_bytes, .. }) =
+        device.check_memory(&"everything", 1 << 60, &meter)
+    else {
         println!("SKIP: this system does not say how much memory it has");
         return;
     };
@@ -94,32 +98,33 @@ fn a_copy_for_which_the_host_has_no_room_is_refused() {
         too_many -= some;
     }
     let refused = device.read(&tensor).unwrap_err();
-    let is_said = matches!(refused, DeviceError::NoRoom { asked_bytes, .. } if asked_bytes == 8 * elements);
+    let is_said = matches!(refused, DeviceError::InsufficientMemory { asked_bytes, .. } if asked_bytes == 8 * elements);
     assert!(is_said, "{refused}");
     assert!(refused.to_string().contains(&format!("a copy of int64[{elements}]")), "{refused}");
 }
 
 #[test]
-fn weights_that_are_packed_count_before_they_are_and_after() {
+fn packed_weights_count_toward_the_memory_limit() {
     let mut g = GraphBuilder::new();
     let x = g.input("x", float(&[64, 256])).unwrap();
     let w = g.variable("w", float(&[256, 256])).unwrap();
     let y = g.matmul(x, w).unwrap();
     g.output("y", y).unwrap();
-    let program = Arc::new(compile(&verify(g.finish()).unwrap(), &Target::cpu()).unwrap());
-    let routines = cpu::routines(&program).unwrap();
+    let program = Arc::new(compile(&verify(g.finish()).unwrap(), &CompileTarget::cpu()).unwrap());
+    let routines = cpu::describe_kernels(&program).unwrap();
     assert!(routines.iter().any(|routine| routine.contains("weights are packed once")), "{routines:?}");
 
     let weights_bytes = 4 * 256 * 256;
     let open = |memory_bytes| {
-        let options = cpu::Options { threads: Some(1), memory_bytes: Some(memory_bytes), ..cpu::Options::default() };
+        let options =
+            cpu::CpuOptions { threads: Some(1), memory_bytes: Some(memory_bytes), ..cpu::CpuOptions::default() };
         (cpu::open_with(options).unwrap(), Meter::unlimited())
     };
     let (device, meter) = open(2 * weights_bytes - 1);
     let _weights = device.allocate(&float(&[256, 256]), &meter).unwrap();
     let refused = device.load(Arc::clone(&program), &meter).unwrap_err();
     assert!(
-        matches!(refused, DeviceError::NoRoom { .. }) && refused.to_string().contains("packed weights"),
+        matches!(refused, DeviceError::InsufficientMemory { .. }) && refused.to_string().contains("packed weights"),
         "{refused}"
     );
 
@@ -132,16 +137,16 @@ fn weights_that_are_packed_count_before_they_are_and_after() {
     drop(executable.dispatch(&inputs, &variables).unwrap());
     assert!(meter.bytes() >= before + weights_bytes, "the packed form is there: {} after {before}", meter.bytes());
     let left = 8 * weights_bytes - meter.bytes();
-    device.check_room(&"the rest", left, &meter).unwrap();
-    assert!(device.check_room(&"more than the rest", left + 1, &meter).is_err());
+    device.check_memory(&"the rest", left, &meter).unwrap();
+    assert!(device.check_memory(&"more than the rest", left + 1, &meter).is_err());
 }
 
 #[test]
-fn vectors_that_the_processor_lacks_are_refused_with_those_it_has() {
-    let here = cpu::VectorSet::here();
+fn an_unsupported_vector_set_is_refused_with_a_list_of_supported_ones() {
+    let here = cpu::VectorSet::available();
     let all = [cpu::VectorSet::Plain, cpu::VectorSet::Neon, cpu::VectorSet::Avx2, cpu::VectorSet::Avx512];
     for set in all {
-        let opened = cpu::open_with(cpu::Options { vectors: Some(set), ..cpu::Options::default() });
+        let opened = cpu::open_with(cpu::CpuOptions { vectors: Some(set), ..cpu::CpuOptions::default() });
         match opened {
             Ok(device) => assert!(here.contains(&set), "{set:?} on {}", device.info().driver),
             Err(error) => {
@@ -153,9 +158,9 @@ fn vectors_that_the_processor_lacks_are_refused_with_those_it_has() {
 
 /// Warnings of one thread, as text.
 #[derive(Clone, Default)]
-struct Heard(Arc<Mutex<Vec<String>>>);
+struct WarningCollector(Arc<Mutex<Vec<String>>>);
 
-impl Subscriber for Heard {
+impl Subscriber for WarningCollector {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         *metadata.level() == tracing::Level::WARN
     }
@@ -169,13 +174,13 @@ impl Subscriber for Heard {
     fn record_follows_from(&self, _: &Id, _: &Id) {}
 
     fn event(&self, event: &Event<'_>) {
-        struct Text(String);
-        impl Visit for Text {
+        struct WarningText(String);
+        impl Visit for WarningText {
             fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
                 self.0.push_str(&format!("{field}={value:?} "));
             }
         }
-        let mut text = Text(String::new());
+        let mut text = WarningText(String::new());
         event.record(&mut text);
         self.0.lock().unwrap().push(text.0);
     }
@@ -186,7 +191,7 @@ impl Subscriber for Heard {
 }
 
 /// A product large enough for tiles in shared memory, and what follows it.
-fn product() -> (VerifiedGraph, Vec<Value>) {
+fn product() -> (VerifiedGraph, Vec<InterpTensor>) {
     let mut g = GraphBuilder::new();
     let a = g.input("a", float(&[70, 48])).unwrap();
     let b = g.input("b", float(&[48, 66])).unwrap();
@@ -196,7 +201,7 @@ fn product() -> (VerifiedGraph, Vec<Value>) {
     g.output("y", y).unwrap();
     let value = |dims: [usize; 2], step: usize| {
         let numbers: Vec<f64> = (0..dims[0] * dims[1]).map(|at| ((at * step) % 17) as f64 / 8.0 - 1.0).collect();
-        Value::from_numbers(DType::F32, Shape::new(dims).unwrap(), &numbers).unwrap()
+        InterpTensor::from_numbers(DType::F32, Shape::new(dims).unwrap(), &numbers).unwrap()
     };
     (verify(g.finish()).unwrap(), vec![value([70, 48], 7), value([48, 66], 5)])
 }
@@ -206,14 +211,17 @@ fn has_tiles(source: &str) -> bool {
 }
 
 #[test]
-fn a_kernel_that_the_driver_refuses_runs_in_its_plain_variant_and_says_so_once() {
+fn a_kernel_the_driver_rejects_runs_its_plain_variant_and_warns_once() {
     let (graph, inputs) = product();
-    let expected = evaluate(&graph, &inputs, &mut []).unwrap()[0].numbers();
+    let expected = evaluate(&graph, &inputs, &mut []).unwrap()[0].to_f64_numbers();
     for index in 0..support::adapters("") {
-        let options =
-            gpu::Options { tuning: Some(Tuning::UNLIMITED), refuse: Some(has_tiles), ..gpu::Options::default() };
+        let options = gpu::GpuOptions {
+            tuning: Some(ShaderTuning::UNLIMITED),
+            fail_shaders: Some(has_tiles),
+            ..gpu::GpuOptions::default()
+        };
         let device = gpu::open_with(index, options).unwrap();
-        let heard = Heard::default();
+        let heard = WarningCollector::default();
         let load = || {
             let program = Arc::new(compile(&graph, &device.target()).unwrap());
             device.load(program, &Meter::unlimited()).unwrap()
@@ -237,18 +245,21 @@ fn a_kernel_that_the_driver_refuses_runs_in_its_plain_variant_and_says_so_once()
             })
             .collect();
         let found = executable.dispatch(&given, &[]).unwrap().remove(0);
-        let found = Value::from_bytes(found.descriptor().clone(), &device.read(&found).unwrap()).unwrap();
-        let near = expected.iter().zip(found.numbers()).all(|(x, y)| (x - y).abs() < 1e-3);
+        let found = InterpTensor::from_bytes(found.descriptor().clone(), &device.read(&found).unwrap()).unwrap();
+        let near = expected.iter().zip(found.to_f64_numbers()).all(|(x, y)| (x - y).abs() < 1e-3);
         assert!(near, "the plain variant computes something else");
     }
 }
 
 #[test]
-fn a_kernel_without_a_variant_that_compiles_is_refused_in_the_drivers_words() {
+fn a_kernel_with_no_compilable_variant_returns_the_drivers_error() {
     let (graph, _) = product();
     for index in 0..support::adapters("") {
-        let options =
-            gpu::Options { tuning: Some(Tuning::UNLIMITED), refuse: Some(|_| true), ..gpu::Options::default() };
+        let options = gpu::GpuOptions {
+            tuning: Some(ShaderTuning::UNLIMITED),
+            fail_shaders: Some(|_| true),
+            ..gpu::GpuOptions::default()
+        };
         let device = gpu::open_with(index, options).unwrap();
         let program = Arc::new(compile(&graph, &device.target()).unwrap());
         let refused = device.load(program, &Meter::unlimited()).unwrap_err();

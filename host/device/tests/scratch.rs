@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use saggar_compile::compile;
 use saggar_compile::program::Program;
-use saggar_device::{Backend, Buffer, Executable, Meter};
+use saggar_device::{Backend, DeviceBuffer, Executable, Meter};
 use saggar_tensor::op::ReduceKind;
 use saggar_tensor::{DType, Descriptor, GraphBuilder, Shape, verify};
 
@@ -45,7 +45,7 @@ fn run(device: &dyn Backend, executable: &dyn Executable, meter: &Meter) {
     let x = device.allocate(&descriptor, meter).unwrap();
     device.write(&x, &1f32.to_le_bytes().repeat(2 * rows)).unwrap();
     let outputs = executable.dispatch(&[x], &[]).unwrap();
-    let read = |buffer: &Buffer| -> Vec<f32> {
+    let read = |buffer: &DeviceBuffer| -> Vec<f32> {
         let bytes = device.read(buffer).unwrap();
         bytes.as_chunks().0.iter().map(|word| f32::from_le_bytes(*word)).collect()
     };
@@ -54,7 +54,7 @@ fn run(device: &dyn Backend, executable: &dyn Executable, meter: &Meter) {
 }
 
 #[test]
-fn an_owner_pays_for_its_largest_program() {
+fn programs_of_one_owner_share_the_scratch_of_the_largest() {
     for device in devices() {
         let device = &*device;
         let meter = Meter::unlimited();

@@ -9,42 +9,47 @@ mod support;
 use std::sync::Arc;
 
 use saggar_compile::compile;
-use saggar_compile::wgsl::Tuning;
-use saggar_device::{Backend, Buffer, Counts, Executable, Meter, gpu};
-use saggar_tensor::interp::Value;
-use saggar_tensor::nn::{self, Sgd};
+use saggar_compile::wgsl::ShaderTuning;
+use saggar_device::{Backend, DeviceBuffer, DeviceCounters, Executable, Meter, gpu};
+use saggar_tensor::interp::InterpTensor;
+use saggar_tensor::nn::{self, SgdOptions};
 use saggar_tensor::{DType, Descriptor, GraphBuilder, Shape, VerifiedGraph, verify};
 
 /// Every adapter with the plain variants and with the tuned ones.
 fn devices() -> Vec<Arc<dyn Backend>> {
-    let tunings = [false, true].map(|workgroup_memory| Tuning { workgroup_memory, ..Tuning::UNLIMITED });
+    let tunings = [false, true].map(|workgroup_memory| ShaderTuning { workgroup_memory, ..ShaderTuning::UNLIMITED });
     let adapters = 0..support::adapters("");
     adapters.flat_map(|index| tunings.map(|tuning| gpu::open_tuned(index, tuning).unwrap())).collect()
 }
 
 /// A program with its tensors.
-struct Loaded {
+struct SteadyProgram {
     backend: Arc<dyn Backend>,
     executable: Arc<dyn Executable>,
     meter: Meter,
-    inputs: Vec<Buffer>,
-    values: Vec<Value>,
-    variables: Vec<Buffer>,
+    inputs: Vec<DeviceBuffer>,
+    values: Vec<InterpTensor>,
+    variables: Vec<DeviceBuffer>,
 }
 
-impl Loaded {
-    fn new(backend: Arc<dyn Backend>, graph: &VerifiedGraph, inputs: Vec<Value>, variables: &[Value]) -> Loaded {
+impl SteadyProgram {
+    fn new(
+        backend: Arc<dyn Backend>,
+        graph: &VerifiedGraph,
+        inputs: Vec<InterpTensor>,
+        variables: &[InterpTensor],
+    ) -> SteadyProgram {
         let meter = Meter::unlimited();
         let program = Arc::new(compile(graph, &backend.target()).unwrap());
         let executable = backend.load(program, &meter).unwrap();
-        let buffer = |value: &Value| {
+        let buffer = |value: &InterpTensor| {
             let buffer = backend.allocate(value.descriptor(), &meter).unwrap();
             backend.write(&buffer, &value.to_bytes()).unwrap();
             buffer
         };
         let variables = variables.iter().map(buffer).collect();
         let buffers = inputs.iter().map(buffer).collect();
-        Loaded { backend: Arc::clone(&backend), executable, meter, inputs: buffers, values: inputs, variables }
+        SteadyProgram { backend: Arc::clone(&backend), executable, meter, inputs: buffers, values: inputs, variables }
     }
 
     /// As a training does it: a batch is written over the one before, and nobody looks at the loss.
@@ -56,12 +61,12 @@ impl Loaded {
     }
 
     /// What `steps` steps do.
-    fn work(&self, steps: usize) -> Counts {
-        let before = self.meter.work();
+    fn count_work(&self, steps: usize) -> DeviceCounters {
+        let before = self.meter.counters();
         (0..steps).for_each(|_| self.step());
         self.backend.synchronize().unwrap();
-        let after = self.meter.work();
-        Counts {
+        let after = self.meter.counters();
+        DeviceCounters {
             dispatches: after.dispatches - before.dispatches,
             submissions: after.submissions - before.submissions,
             barriers: after.barriers - before.barriers,
@@ -73,14 +78,14 @@ impl Loaded {
 }
 
 #[test]
-fn a_step_is_at_most_one_submission_of_known_dispatches_and_makes_nothing() {
+fn a_warm_training_step_needs_at_most_one_submission_and_no_allocations() {
     for backend in devices() {
-        let lenet::Network { graph, inputs, variables } = lenet::network(8, true);
-        let loaded = Loaded::new(backend, &graph, inputs, &variables);
-        loaded.work(5);
+        let lenet::LenetGraph { graph, inputs, variables } = lenet::network(8, true);
+        let loaded = SteadyProgram::new(backend, &graph, inputs, &variables);
+        loaded.count_work(5);
         let bytes = loaded.meter.bytes();
         let steps = 20;
-        let work = loaded.work(steps as usize);
+        let work = loaded.count_work(steps as usize);
         let kernels = loaded.executable.program().kernels.len() as u64;
         println!("{kernels} kernels: {work:?} in {steps} steps");
         let [dispatches, barriers] = [work.dispatches, work.barriers].map(|all| all / steps);
@@ -89,7 +94,7 @@ fn a_step_is_at_most_one_submission_of_known_dispatches_and_makes_nothing() {
         assert!(barriers < dispatches, "the first waits for nothing");
         // Steps that come while the adapter is busy share one.
         assert!((1..=steps).contains(&work.submissions), "{work:?}");
-        let expected = Counts {
+        let expected = DeviceCounters {
             dispatches: dispatches * steps,
             submissions: work.submissions,
             barriers: barriers * steps,
@@ -103,12 +108,12 @@ fn a_step_is_at_most_one_submission_of_known_dispatches_and_makes_nothing() {
 }
 
 /// One step of gradient descent for a line.
-fn line() -> (VerifiedGraph, Vec<Value>, Vec<Value>) {
+fn linear_regression() -> (VerifiedGraph, Vec<InterpTensor>, Vec<InterpTensor>) {
     let float = |dims: &[usize]| Descriptor::new(DType::F32, Shape::new(dims).unwrap());
     let value = |dims: &[usize]| {
         let shape = Shape::new(dims).unwrap();
         let numbers: Vec<f64> = (0..shape.elements()).map(|i| i as f64 / 8.0 - 1.0).collect();
-        Value::from_numbers(DType::F32, shape, &numbers).unwrap()
+        InterpTensor::from_numbers(DType::F32, shape, &numbers).unwrap()
     };
     let mut g = GraphBuilder::new();
     let (x, y) = (g.input("x", float(&[16, 1])).unwrap(), g.input("y", float(&[16, 1])).unwrap());
@@ -117,24 +122,24 @@ fn line() -> (VerifiedGraph, Vec<Value>, Vec<Value>) {
     let predicted = g.matmul(x, w).unwrap();
     let loss = nn::mean_squared_error(&mut g, predicted, y).unwrap();
     let gradient = saggar_tensor::grad::gradients(&mut g, loss, &[w]).unwrap()[0];
-    let options = Sgd { momentum: 0.9, ..Sgd::default() };
+    let options = SgdOptions { momentum: 0.9, ..SgdOptions::default() };
     let next = nn::sgd(&mut g, &options, w, gradient, velocity, rate).unwrap();
     g.assign_to(w, next.parameter).unwrap();
     g.assign_to(velocity, next.velocity).unwrap();
     g.output("loss", loss).unwrap();
-    let rate = Value::from_numbers(DType::F32, Shape::new([]).unwrap(), &[0.01]).unwrap();
+    let rate = InterpTensor::from_numbers(DType::F32, Shape::new([]).unwrap(), &[0.01]).unwrap();
     let inputs = vec![value(&[16, 1]), value(&[16, 1]), rate];
     (verify(g.finish()).unwrap(), inputs, vec![value(&[1, 1]); 2])
 }
 
 #[test]
-fn ten_thousand_steps_leave_device_bytes_where_they_were() {
+fn ten_thousand_training_steps_do_not_grow_device_memory() {
     for backend in devices() {
-        let (graph, inputs, variables) = line();
-        let loaded = Loaded::new(backend, &graph, inputs, &variables);
-        loaded.work(20);
+        let (graph, inputs, variables) = linear_regression();
+        let loaded = SteadyProgram::new(backend, &graph, inputs, &variables);
+        loaded.count_work(20);
         let (bytes, peak) = (loaded.meter.bytes(), loaded.meter.peak_bytes());
-        let work = loaded.work(10_000);
+        let work = loaded.count_work(10_000);
         assert!((1..=10_000).contains(&work.submissions), "{work:?}");
         assert_eq!((work.allocations, work.bind_groups), (0, 0));
         assert_eq!((loaded.meter.bytes(), loaded.meter.peak_bytes()), (bytes, peak));

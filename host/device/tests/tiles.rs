@@ -7,57 +7,57 @@ mod support;
 
 use std::sync::Arc;
 
-use saggar_compile::program::Body;
-use saggar_compile::wgsl::{self, Tuning};
+use saggar_compile::program::KernelBody;
+use saggar_compile::wgsl::{self, ShaderTuning};
 use saggar_compile::{Program, compile};
 use saggar_device::{Backend, Meter, gpu};
 use saggar_tensor::grad::gradients;
-use saggar_tensor::interp::{Value, evaluate};
+use saggar_tensor::interp::{InterpTensor, evaluate};
 use saggar_tensor::nn::{self, Conv2dOptions};
 use saggar_tensor::op::Conv2d;
 use saggar_tensor::{DType, Descriptor, GraphBuilder, NodeId, Shape, VerifiedGraph, verify};
 
 /// Every adapter with tiles: for one that has few lanes, so that tiles are large and depths whole, and for one with many.
-fn devices() -> Vec<(Arc<dyn Backend>, Tuning)> {
-    let tuning = |workgroups_at_once| Tuning { workgroups_at_once, ..Tuning::UNLIMITED };
+fn devices() -> Vec<(Arc<dyn Backend>, ShaderTuning)> {
+    let tuning = |workgroups_at_once| ShaderTuning { workgroups_at_once, ..ShaderTuning::UNLIMITED };
     let tunings = [tuning(1), tuning(128)];
     let adapters = 0..support::adapters("");
     adapters.flat_map(|index| tunings.map(|tuning| (gpu::open_tuned(index, tuning).unwrap(), tuning))).collect()
 }
 
 /// Every adapter that has an operation on small matrices, in the same two ways.
-fn devices_with_matrices() -> Vec<(Arc<dyn Backend>, Tuning)> {
+fn devices_with_cooperative_matrix() -> Vec<(Arc<dyn Backend>, ShaderTuning)> {
     let mut devices = Vec::new();
     for index in 0..support::adapters("") {
-        let matrices = gpu::matrices(index);
+        let matrices = gpu::cooperative_matrix(index);
         if matrices.is_none() {
             println!("SKIP: adapter {index} has no operation on small matrices");
             continue;
         }
         for workgroups_at_once in [1, 128] {
-            let tuning = Tuning { matrices, workgroups_at_once, ..Tuning::UNLIMITED };
+            let tuning = ShaderTuning { cooperative_matrix: matrices, workgroups_at_once, ..ShaderTuning::UNLIMITED };
             devices.push((gpu::open_tuned(index, tuning).unwrap(), tuning));
         }
     }
     devices
 }
 
-fn value(dtype: DType, dims: &[usize], seed: usize) -> Value {
+fn value(dtype: DType, dims: &[usize], seed: usize) -> InterpTensor {
     let shape = Shape::new(dims).unwrap();
     let numbers: Vec<f64> =
         (0..shape.elements()).map(|i| ((i * 7919 + seed * 104_729) % 2003) as f64 / 1001.5 - 1.0).collect();
-    Value::from_numbers(dtype, shape, &numbers).unwrap()
+    InterpTensor::from_numbers(dtype, shape, &numbers).unwrap()
 }
 
 /// A graph under construction, with its inputs' values.
-struct Given {
+struct TestGraphBuilder {
     builder: GraphBuilder,
-    values: Vec<Value>,
+    values: Vec<InterpTensor>,
 }
 
-impl Given {
-    fn new() -> Given {
-        Given { builder: GraphBuilder::new(), values: Vec::new() }
+impl TestGraphBuilder {
+    fn new() -> TestGraphBuilder {
+        TestGraphBuilder { builder: GraphBuilder::new(), values: Vec::new() }
     }
 
     fn input(&mut self, dtype: DType, dims: &[usize]) -> NodeId {
@@ -67,49 +67,50 @@ impl Given {
         self.builder.input(&format!("x{seed}"), descriptor).unwrap()
     }
 
-    fn finish(self) -> (VerifiedGraph, Vec<Value>) {
+    fn finish(self) -> (VerifiedGraph, Vec<InterpTensor>) {
         (verify(self.builder.finish()).unwrap(), self.values)
     }
 }
 
 /// How the products of a program are computed: whether by what their text has in it, and the passes of each.
-fn products(program: &Program, tuning: Tuning, by: &str) -> Vec<(bool, usize)> {
-    let of_products = |body: &Body| match body {
-        Body::MatMul { .. } | Body::Conv2d { .. } | Body::Conv2dInputGrad { .. } | Body::Conv2dFilterGrad { .. } => {
-            true
-        }
-        Body::Map { .. }
-        | Body::Fold { .. }
-        | Body::ArgFold { .. }
-        | Body::Chain { .. }
-        | Body::Pool2d { .. }
-        | Body::MaxPool2dGrad { .. }
-        | Body::SumPool2dGrad { .. }
-        | Body::Gather { .. }
-        | Body::Scatter { .. } => false,
+fn matmul_implementations(program: &Program, tuning: ShaderTuning, by: &str) -> Vec<(bool, usize)> {
+    let of_products = |body: &KernelBody| match body {
+        KernelBody::MatMul { .. }
+        | KernelBody::Conv2d { .. }
+        | KernelBody::Conv2dInputGrad { .. }
+        | KernelBody::Conv2dFilterGrad { .. } => true,
+        KernelBody::Map { .. }
+        | KernelBody::Fold { .. }
+        | KernelBody::ArgFold { .. }
+        | KernelBody::Chain { .. }
+        | KernelBody::Pool2d { .. }
+        | KernelBody::MaxPool2dGrad { .. }
+        | KernelBody::SumPool2dGrad { .. }
+        | KernelBody::Gather { .. }
+        | KernelBody::Scatter { .. } => false,
     };
     let kernels = program.kernels.iter().filter(|kernel| of_products(&kernel.body));
     let how = |passes: Vec<wgsl::Shader>| (passes[0].source.contains(by), passes.len());
-    kernels.map(|kernel| how(wgsl::passes(program, kernel, tuning).unwrap())).collect()
+    kernels.map(|kernel| how(wgsl::shader_passes(program, kernel, tuning).unwrap())).collect()
 }
 
 /// Checks the graph's outputs on each device; whether its products were computed by tiles, device by device.
-fn check(what: &str, given: (VerifiedGraph, Vec<Value>)) -> Vec<Vec<(bool, usize)>> {
+fn check(what: &str, given: (VerifiedGraph, Vec<InterpTensor>)) -> Vec<Vec<(bool, usize)>> {
     check_on(devices(), "tile_a", what, given)
 }
 
 /// Checks the graph's outputs on these devices; whether its products were computed by what their text has in it.
 fn check_on(
-    devices: Vec<(Arc<dyn Backend>, Tuning)>,
+    devices: Vec<(Arc<dyn Backend>, ShaderTuning)>,
     by: &str,
     what: &str,
-    (graph, values): (VerifiedGraph, Vec<Value>),
+    (graph, values): (VerifiedGraph, Vec<InterpTensor>),
 ) -> Vec<Vec<(bool, usize)>> {
     let expected = evaluate(&graph, &values, &mut []).unwrap();
-    let each = |(backend, tuning): (Arc<dyn Backend>, Tuning)| {
+    let each = |(backend, tuning): (Arc<dyn Backend>, ShaderTuning)| {
         let (program, meter) = (Arc::new(compile(&graph, &backend.target()).unwrap()), Meter::unlimited());
         let executable = backend.load(Arc::clone(&program), &meter).unwrap();
-        let buffer = |value: &Value| {
+        let buffer = |value: &InterpTensor| {
             let buffer = backend.allocate(value.descriptor(), &meter).unwrap();
             backend.write(&buffer, &value.to_bytes()).unwrap();
             buffer
@@ -120,22 +121,22 @@ fn check_on(
         for (at, (expected, (found, again))) in expected.iter().zip(outputs.iter().zip(&again)).enumerate() {
             let bytes = backend.read(found).unwrap();
             assert!(bytes == backend.read(again).unwrap(), "{what}: output {at} differs in a repeat");
-            let found = Value::from_bytes(expected.descriptor().clone(), &bytes).unwrap().numbers();
-            let scale = expected.numbers().iter().fold(1.0f64, |scale, number| scale.max(number.abs()));
+            let found = InterpTensor::from_bytes(expected.descriptor().clone(), &bytes).unwrap().to_f64_numbers();
+            let scale = expected.to_f64_numbers().iter().fold(1.0f64, |scale, number| scale.max(number.abs()));
             let unit = if expected.descriptor().dtype == DType::F16 { 2f64.powi(-10) } else { 2f64.powi(-19) };
-            for (place, (expected, found)) in expected.numbers().iter().zip(found).enumerate() {
+            for (place, (expected, found)) in expected.to_f64_numbers().iter().zip(found).enumerate() {
                 let near = (expected - found).abs() <= 2.0 * unit * scale;
                 assert!(near, "{what}, {tuning:?}: element {place} of output {at} is {found}, not {expected}");
             }
         }
-        products(&program, tuning, by)
+        matmul_implementations(&program, tuning, by)
     };
     devices.into_iter().map(each).collect()
 }
 
 /// `[batch, m, n, k]`, with a bias and a rectifier at the end.
-fn product(dtype: DType, [batch, m, n, k]: [usize; 4], transposes: [bool; 2]) -> (VerifiedGraph, Vec<Value>) {
-    let mut given = Given::new();
+fn product(dtype: DType, [batch, m, n, k]: [usize; 4], transposes: [bool; 2]) -> (VerifiedGraph, Vec<InterpTensor>) {
+    let mut given = TestGraphBuilder::new();
     let dims =
         |rows, columns, transposed: bool| if transposed { [batch, columns, rows] } else { [batch, rows, columns] };
     let factors = [(m, k, transposes[0]), (k, n, transposes[1])];
@@ -153,7 +154,7 @@ fn product(dtype: DType, [batch, m, n, k]: [usize; 4], transposes: [bool; 2]) ->
 }
 
 #[test]
-fn products_of_every_tile_are_exact() {
+fn tiled_matmuls_match_the_interpreter() {
     // The tiles that a small adapter takes: of 64 by 64, 128 by 128, 32 by 128 and 32 by 32; one of sizes that vectors divide.
     let sizes = [[2, 130, 135, 33], [1, 250, 250, 40], [1, 30, 250, 64], [3, 20, 40, 17], [1, 128, 64, 32]];
     for (sizes, transposes) in sizes.into_iter().flat_map(|sizes| (0..4).map(move |bits| (sizes, bits))) {
@@ -166,7 +167,7 @@ fn products_of_every_tile_are_exact() {
 }
 
 #[test]
-fn deep_products_are_added_up_from_parts() {
+fn deep_matmuls_are_split_along_k_on_wide_adapters() {
     for (sizes, transposes) in [([1, 40, 40, 2100], [true, false]), ([2, 33, 50, 1024], [false, false])] {
         let what = format!("{sizes:?}");
         let found = check(&what, product(DType::F32, sizes, transposes));
@@ -177,8 +178,13 @@ fn deep_products_are_added_up_from_parts() {
 }
 
 /// A convolution with a bias and a rectifier, and the gradients of the sum of its squares.
-fn convolution(dtype: DType, input: [usize; 4], filter: [usize; 4], conv: Conv2d) -> (VerifiedGraph, Vec<Value>) {
-    let mut given = Given::new();
+fn convolution(
+    dtype: DType,
+    input: [usize; 4],
+    filter: [usize; 4],
+    conv: Conv2d,
+) -> (VerifiedGraph, Vec<InterpTensor>) {
+    let mut given = TestGraphBuilder::new();
     let [x, f, b] = [&input[..], &filter[..], &filter[..1]].map(|dims| given.input(dtype, dims));
     let g = &mut given.builder;
     let y = nn::conv2d(g, x, f, Some(b), Conv2dOptions { conv, ..Conv2dOptions::default() }).unwrap();
@@ -193,7 +199,7 @@ fn convolution(dtype: DType, input: [usize; 4], filter: [usize; 4], conv: Conv2d
 }
 
 #[test]
-fn convolutions_are_products_under_a_window() {
+fn convolutions_are_tiled_and_match_the_interpreter() {
     let conv = |padding, strides, dilations, groups| Conv2d { padding, strides, dilations, groups };
     let cases = [
         ([2, 16, 14, 13], [32, 16, 3, 3], conv([1; 4], [1, 1], [1, 1], 1)),
@@ -212,7 +218,7 @@ fn convolutions_are_products_under_a_window() {
 }
 
 #[test]
-fn gradients_of_filters_over_many_places_are_added_up_from_parts() {
+fn filter_gradients_over_many_positions_are_split_on_wide_adapters() {
     let geometry = Conv2d { padding: [1; 4], strides: [1, 1], dilations: [1, 1], groups: 1 };
     for found in check("many places", convolution(DType::F32, [6, 16, 16, 16], [20, 16, 3, 3], geometry)).chunks(2) {
         assert!(found[0].iter().all(|product| *product == (true, 1)), "{found:?}");
@@ -221,8 +227,8 @@ fn gradients_of_filters_over_many_places_are_added_up_from_parts() {
 }
 
 #[test]
-fn products_of_halves_are_made_of_small_matrices_where_the_adapter_has_them() {
-    let by = |what: &str, given| check_on(devices_with_matrices(), "coopMultiplyAdd", what, given);
+fn float16_matmuls_use_cooperative_matrices_where_supported() {
+    let by = |what: &str, given| check_on(devices_with_cooperative_matrix(), "coopMultiplyAdd", what, given);
     // The two tiles there are, with remainders on every side and without; a depth that is cut in parts where lanes are many.
     let sizes = [[2, 130, 135, 33], [1, 256, 128, 64], [1, 64, 60, 1024], [3, 20, 40, 17]];
     for (sizes, turned) in sizes.into_iter().flat_map(|sizes| (0..4).map(move |bits| (sizes, bits))) {
@@ -240,22 +246,24 @@ fn products_of_halves_are_made_of_small_matrices_where_the_adapter_has_them() {
 }
 
 #[test]
-fn small_matrices_that_a_driver_refuses_give_way_to_lanes() {
+fn rejected_cooperative_matrix_kernels_fall_back_to_tiled_kernels() {
     for index in 0..support::adapters("") {
-        let Some(matrices) = gpu::matrices(index) else {
+        let Some(matrices) = gpu::cooperative_matrix(index) else {
             println!("SKIP: adapter {index} has no operation on small matrices");
             continue;
         };
-        let tuning = Tuning { matrices: Some(matrices), workgroups_at_once: 1, ..Tuning::UNLIMITED };
+        let tuning =
+            ShaderTuning { cooperative_matrix: Some(matrices), workgroups_at_once: 1, ..ShaderTuning::UNLIMITED };
         let refuse: fn(&str) -> bool = |text| text.contains("coopMultiplyAdd");
-        let options = gpu::Options { tuning: Some(tuning), refuse: Some(refuse), ..gpu::Options::default() };
+        let options =
+            gpu::GpuOptions { tuning: Some(tuning), fail_shaders: Some(refuse), ..gpu::GpuOptions::default() };
         let device = gpu::open_with(index, options).unwrap();
         let (graph, values) = product(DType::F16, [1, 130, 135, 33], [false, false]);
         let program = Arc::new(compile(&graph, &device.target()).unwrap());
         let loaded = format!("{:?}", device.load(Arc::clone(&program), &Meter::unlimited()).unwrap());
-        let groups = |tuning| wgsl::passes(&program, &program.kernels[0], tuning).unwrap()[0].workgroups;
-        let by_lanes = groups(Tuning { matrices: None, ..tuning });
-        let plain = groups(Tuning { matrices: None, workgroup_memory: false, ..tuning });
+        let groups = |tuning| wgsl::shader_passes(&program, &program.kernels[0], tuning).unwrap()[0].workgroups;
+        let by_lanes = groups(ShaderTuning { cooperative_matrix: None, ..tuning });
+        let plain = groups(ShaderTuning { cooperative_matrix: None, workgroup_memory: false, ..tuning });
         assert_ne!(by_lanes, plain);
         assert!(loaded.contains(&format!("workgroups: {by_lanes:?}")), "{loaded}");
         check_on(vec![(device, tuning)], "coopMultiplyAdd", "refused", (graph, values));

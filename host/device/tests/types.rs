@@ -8,10 +8,10 @@ mod support;
 use std::sync::Arc;
 
 use saggar_compile::compile;
-use saggar_compile::wgsl::Tuning;
+use saggar_compile::wgsl::ShaderTuning;
 use saggar_device::{Backend, Meter, gpu};
-use saggar_tensor::interp::{Value, float16};
-use saggar_tensor::op::{Binary, Conv2d, Convolution, Index, Op, Pool, Pool2d, Scalar};
+use saggar_tensor::interp::{InterpTensor, float16};
+use saggar_tensor::op::{BinaryOp, Conv2d, ConvolutionOp, IndexOp, Op, Pool2d, PoolKind, Scalar};
 use saggar_tensor::{DType, Descriptor, GraphBuilder, NodeId, Shape, verify};
 
 /// The first adapter with the variants of its kernels, or a SKIP line. With `REQUIRE_GPU=1`, its absence is a failure.
@@ -20,7 +20,8 @@ fn devices() -> Vec<Arc<dyn Backend>> {
         return Vec::new();
     }
     let open = |(workgroup_memory, half_storage, wide_integers)| {
-        gpu::open_tuned(0, Tuning { workgroup_memory, half_storage, wide_integers, ..Tuning::UNLIMITED }).unwrap()
+        gpu::open_tuned(0, ShaderTuning { workgroup_memory, half_storage, wide_integers, ..ShaderTuning::UNLIMITED })
+            .unwrap()
     };
     [(false, false, true), (false, true, true), (true, false, true), (true, true, true), (true, true, false)]
         .map(open)
@@ -32,12 +33,12 @@ fn shape(dims: &[usize]) -> Shape {
 }
 
 /// Data type, dimensions and bytes.
-type Input<'a> = (DType, &'a [usize], &'a [u8]);
+type RawInput<'a> = (DType, &'a [usize], &'a [u8]);
 
 /// The bytes of what `build` makes of inputs with these bytes, on the device.
 fn run(
     device: &dyn Backend,
-    inputs: &[Input<'_>],
+    inputs: &[RawInput<'_>],
     build: impl FnOnce(&mut GraphBuilder, &[NodeId]) -> NodeId,
 ) -> Vec<u8> {
     let meter = Meter::unlimited();
@@ -56,12 +57,12 @@ fn run(
     device.read(&outputs[0]).unwrap()
 }
 
-fn halves(numbers: &[f64]) -> Vec<u8> {
+fn float16_bytes(numbers: &[f64]) -> Vec<u8> {
     numbers.iter().flat_map(|&number| float16::to_bits(number).to_le_bytes()).collect()
 }
 
 /// The elements of a `float16` result that is read as `float32`, so that no rounding of the read-back hides the device's.
-fn words(g: &mut GraphBuilder, half: NodeId) -> NodeId {
+fn as_float32(g: &mut GraphBuilder, half: NodeId) -> NodeId {
     g.cast(half, DType::F32).unwrap()
 }
 
@@ -72,7 +73,7 @@ fn floats(bytes: &[u8]) -> Vec<f32> {
 /// Around every boundary between two neighbouring half-precision numbers, subnormal ones and the largest included, and
 /// around their own values: both signs.
 #[test]
-fn rounding_to_float16_is_to_the_nearest_and_ties_to_even() {
+fn float16_rounding_is_to_nearest_even() {
     let mut numbers = vec![f32::NAN, f32::INFINITY, f32::MAX, 1e-45, f32::MIN_POSITIVE, 1e-10, 65519.996, 65520.0, 1e9];
     for bits in 0..=0x7bffu16 {
         let low = float16::from_bits(bits) as f32;
@@ -87,7 +88,7 @@ fn rounding_to_float16_is_to_the_nearest_and_ties_to_even() {
         let inputs = [(DType::F32, &[numbers.len()][..], &bytes[..])];
         let found = run(&*device, &inputs, |g, x| {
             let half = g.cast(x[0], DType::F16).unwrap();
-            words(g, half)
+            as_float32(g, half)
         });
         for (number, found) in numbers.iter().zip(floats(&found)) {
             let expected = float16::round(f64::from(*number)) as f32;
@@ -98,7 +99,7 @@ fn rounding_to_float16_is_to_the_nearest_and_ties_to_even() {
 }
 
 #[test]
-fn every_float16_survives_the_way_there_and_back() {
+fn every_float16_survives_upload_and_download() {
     let bytes: Vec<u8> = (0..=u16::MAX).flat_map(u16::to_le_bytes).collect();
     for device in devices() {
         let inputs = [(DType::F16, &[1 << 16][..], &bytes[..])];
@@ -129,34 +130,34 @@ const PLANE: &[usize] = &[1, 1, 50, 100];
 /// Sums that would stop at 2048, were each addition rounded.
 #[test]
 fn sums_of_float16_are_accumulated_in_float32() {
-    let ones = halves(&[1.0; 5000]);
+    let ones = float16_bytes(&[1.0; 5000]);
     let indices: Vec<u8> = [0i32; 5000].iter().flat_map(|index| index.to_le_bytes()).collect();
     let pool = Pool2d { window: [50, 100], padding: [0; 4], strides: [1, 1], dilations: [1, 1] };
     let conv = Conv2d { padding: [0; 4], strides: [1, 1], dilations: [1, 1], groups: 1 };
-    let ops: [(Convolution, &[&'static [usize]]); 5] = [
-        (Convolution::Conv2d(conv), &[PLANE, PLANE]),
-        (Convolution::Conv2dFilterGrad { conv, window: [1, 1] }, &[PLANE, PLANE]),
-        (Convolution::Conv2dInputGrad { conv, size: [1, 1] }, &[&[1, 5000, 1, 1], &[5000, 1, 1, 1]]),
-        (Convolution::Pool2d { kind: Pool::Sum, pool }, &[PLANE]),
+    let ops: [(ConvolutionOp, &[&'static [usize]]); 5] = [
+        (ConvolutionOp::Conv2d(conv), &[PLANE, PLANE]),
+        (ConvolutionOp::Conv2dFilterGrad { conv, window: [1, 1] }, &[PLANE, PLANE]),
+        (ConvolutionOp::Conv2dInputGrad { conv, size: [1, 1] }, &[&[1, 5000, 1, 1], &[5000, 1, 1, 1]]),
+        (ConvolutionOp::Pool2d { kind: PoolKind::Sum, pool }, &[PLANE]),
         // The place in the middle lies in every window.
-        (Convolution::SumPool2dGrad { pool, size: [99, 199] }, &[PLANE]),
+        (ConvolutionOp::SumPool2dGrad { pool, size: [99, 199] }, &[PLANE]),
     ];
     let half = |dims: &'static [usize]| (DType::F16, dims, &ones[..]);
     for device in devices() {
-        let largest = |inputs: &[Input<'_>], build: &dyn Fn(&mut GraphBuilder, &[NodeId]) -> NodeId| {
+        let largest = |inputs: &[RawInput<'_>], build: &dyn Fn(&mut GraphBuilder, &[NodeId]) -> NodeId| {
             let found = run(&*device, inputs, |g, x| {
                 let half = build(g, x);
-                words(g, half)
+                as_float32(g, half)
             });
             floats(&found).into_iter().fold(0.0, f32::max)
         };
         assert_eq!(largest(&[half(&[5000])], &|g, x| g.reduce_sum(x[0], &[0], false).unwrap()), 5000.0);
         assert_eq!(largest(&[half(&[1, 5000]), half(&[5000, 1])], &|g, x| g.matmul(x[0], x[1]).unwrap()), 5000.0);
         for (op, operands) in &ops {
-            let inputs: Vec<Input<'_>> = operands.iter().map(|&dims| half(dims)).collect();
+            let inputs: Vec<RawInput<'_>> = operands.iter().map(|&dims| half(dims)).collect();
             assert_eq!(largest(&inputs, &|g, x| g.add_node(Op::Convolution(*op), x).unwrap()), 5000.0, "{op:?}");
         }
-        let scatter = Op::Index(Index::ScatterAdd { axis: 0, size: 1 });
+        let scatter = Op::Index(IndexOp::ScatterAdd { axis: 0, size: 1 });
         let inputs = [(DType::I32, &[5000][..], &indices[..]), half(&[5000])];
         assert_eq!(largest(&inputs, &|g, x| g.add_node(scatter.clone(), x).unwrap()), 5000.0);
     }
@@ -166,20 +167,20 @@ fn sums_of_float16_are_accumulated_in_float32() {
 /// of 4097 ones.
 #[test]
 fn results_of_float16_are_rounded_before_they_are_used() {
-    let ones = halves(&[1.0; 4097]);
+    let ones = float16_bytes(&[1.0; 4097]);
     for device in devices() {
         let sum = [(DType::F16, &[4097][..], &ones[..])];
         let found = run(&*device, &sum, |g, x| {
             let sum = g.reduce_sum(x[0], &[0], false).unwrap();
-            words(g, sum)
+            as_float32(g, sum)
         });
         assert_eq!(floats(&found), [4096.0]);
-        let (large, one) = (halves(&[4096.0]), halves(&[1.0]));
+        let (large, one) = (float16_bytes(&[4096.0]), float16_bytes(&[1.0]));
         let operands = [(DType::F16, &[1][..], &large[..]), (DType::F16, &[1], &one)];
         let found = run(&*device, &operands, |g, x| {
-            let sum = g.binary(Binary::Add, x[0], x[1]).unwrap();
-            let rest = g.binary(Binary::Sub, sum, x[0]).unwrap();
-            words(g, rest)
+            let sum = g.binary(BinaryOp::Add, x[0], x[1]).unwrap();
+            let rest = g.binary(BinaryOp::Sub, sum, x[0]).unwrap();
+            as_float32(g, rest)
         });
         assert_eq!(floats(&found), [0.0]);
     }
@@ -187,10 +188,10 @@ fn results_of_float16_are_rounded_before_they_are_used() {
 
 /// The memory of tensors without elements, and of several types beside each other in scratch memory.
 #[test]
-fn all_types_share_a_program() {
+fn one_program_computes_with_all_data_types() {
     for device in devices() {
         let numbers: Vec<f64> = (0..600).map(|at| f64::from(at % 50)).collect();
-        let value = Value::from_numbers(DType::F16, shape(&[20, 30]), &numbers).unwrap().to_bytes();
+        let value = InterpTensor::from_numbers(DType::F16, shape(&[20, 30]), &numbers).unwrap().to_bytes();
         let inputs = [(DType::F16, &[20, 30][..], &value[..]), (DType::I64, &[0, 30], &[])];
         let found = run(&*device, &inputs, |g, x| {
             let mut total = None;
@@ -211,10 +212,10 @@ fn all_types_share_a_program() {
 
 /// A driver may know better than to look at the upper half of a number that was widened, and be wrong.
 #[test]
-fn widened_integers_compare_as_what_they_are() {
-    type Truth = fn(i128, i128) -> bool;
-    let comparisons: [(Binary, Truth); 3] =
-        [(Binary::Less, |a, b| a < b), (Binary::LessOrEqual, |a, b| a <= b), (Binary::Equal, |a, b| a == b)];
+fn widened_integers_compare_by_value() {
+    type IntegerComparison = fn(i128, i128) -> bool;
+    let comparisons: [(BinaryOp, IntegerComparison); 3] =
+        [(BinaryOp::Less, |a, b| a < b), (BinaryOp::LessOrEqual, |a, b| a <= b), (BinaryOp::Equal, |a, b| a == b)];
     let values = [-356_387_803, 356_387_803, -5, 0, i32::MIN, i32::MAX];
     let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
     for device in devices() {
@@ -243,7 +244,7 @@ fn widened_integers_compare_as_what_they_are() {
 }
 
 /// Numbers of every length, with what follows their first 24 bits above, below and at one half.
-fn long_numbers() -> Vec<u64> {
+fn rounding_edge_integers() -> Vec<u64> {
     let mut numbers = vec![0, 1, u64::MAX];
     for length in 1..=64u32 {
         let highest = 1u64 << (length - 1);
@@ -256,8 +257,8 @@ fn long_numbers() -> Vec<u64> {
 }
 
 #[test]
-fn wide_integers_become_the_nearest_float() {
-    let numbers = long_numbers();
+fn casts_of_64_bit_integers_to_float_round_to_nearest_even() {
+    let numbers = rounding_edge_integers();
     let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
     // Rust's conversions are to the nearest, ties to even.
     let unsigned: Vec<f32> = numbers.iter().map(|&number| number as f32).collect();
@@ -274,8 +275,8 @@ fn wide_integers_become_the_nearest_float() {
 }
 
 #[test]
-fn wide_integers_are_divided_exactly() {
-    let numbers: Vec<u64> = long_numbers().into_iter().step_by(41).collect();
+fn division_of_64_bit_integers_is_exact() {
+    let numbers: Vec<u64> = rounding_edge_integers().into_iter().step_by(41).collect();
     let count = numbers.len();
     let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
     let pairs = || numbers.iter().flat_map(|&a| numbers.iter().map(move |&b| (a, b)));
@@ -286,7 +287,7 @@ fn wide_integers_are_divided_exactly() {
     for (dtype, expected) in [(DType::U64, unsigned.collect::<Vec<_>>()), (DType::I64, signed.collect())] {
         for device in devices() {
             let operands = [(dtype, &[count, 1][..], &bytes[..]), (dtype, &[1, count], &bytes)];
-            let found = run(&*device, &operands, |g, x| g.binary(Binary::Div, x[0], x[1]).unwrap());
+            let found = run(&*device, &operands, |g, x| g.binary(BinaryOp::Div, x[0], x[1]).unwrap());
             let found: Vec<u64> =
                 found.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect();
             for ((pair, expected), found) in pairs().zip(&expected).zip(&found) {

@@ -6,10 +6,10 @@
 use std::sync::Arc;
 
 use saggar_compile::compile;
-use saggar_compile::program::{Body, Layout, ValueId};
+use saggar_compile::program::{ChannelLayout, KernelBody, ValueId};
 use saggar_device::{Backend, Meter, cpu};
 use saggar_tensor::grad::gradients;
-use saggar_tensor::interp::{Value, evaluate};
+use saggar_tensor::interp::{InterpTensor, evaluate};
 use saggar_tensor::nn::{self, Conv2dOptions, Pool2dOptions};
 use saggar_tensor::op::Conv2d;
 use saggar_tensor::{DType, Descriptor, GraphBuilder, Shape, VerifiedGraph, verify};
@@ -18,16 +18,16 @@ fn float(dims: &[usize]) -> Descriptor {
     Descriptor::new(DType::F32, Shape::new(dims).unwrap())
 }
 
-fn value(dims: &[usize], seed: usize) -> Value {
+fn value(dims: &[usize], seed: usize) -> InterpTensor {
     let shape = Shape::new(dims).unwrap();
     let numbers: Vec<f64> =
         (0..shape.elements()).map(|i| ((i * 7919 + seed * 104_729) % 2003) as f64 / 1001.5 - 1.0).collect();
-    Value::from_numbers(DType::F32, shape, &numbers).unwrap()
+    InterpTensor::from_numbers(DType::F32, shape, &numbers).unwrap()
 }
 
 /// A convolution, what usually follows it, and its gradients.
 #[derive(Clone, Copy, Debug)]
-struct Case {
+struct WindowCase {
     /// Images, channels, height, width.
     input: [usize; 4],
     outputs: usize,
@@ -37,7 +37,7 @@ struct Case {
     pool: [usize; 2],
 }
 
-const CASES: [Case; 16] = [
+const CASES: [WindowCase; 16] = [
     case([2, 1, 12, 11], 20, [5, 5], [0; 4], [1, 1], [1, 1], [2, 2]),
     case([3, 20, 7, 9], 50, [3, 3], [1; 4], [1, 1], [1, 1], [2, 2]),
     case([1, 3, 15, 14], 33, [7, 7], [3; 4], [2, 2], [1, 1], [3, 2]),
@@ -66,12 +66,12 @@ const fn case(
     strides: [usize; 2],
     dilations: [usize; 2],
     pool: [usize; 2],
-) -> Case {
-    Case { input, outputs, window, conv: Conv2d { padding, strides, dilations, groups: 1 }, pool }
+) -> WindowCase {
+    WindowCase { input, outputs, window, conv: Conv2d { padding, strides, dilations, groups: 1 }, pool }
 }
 
 /// Its inputs' values, and then its variable's.
-fn graph(case: &Case, ends: bool) -> (VerifiedGraph, [Value; 3]) {
+fn graph(case: &WindowCase, ends: bool) -> (VerifiedGraph, [InterpTensor; 3]) {
     let mut g = GraphBuilder::new();
     let filter = [case.outputs, case.input[1], case.window[0], case.window[1]];
     let values = [value(&case.input, 1), value(&[case.outputs], 3), value(&filter, 2)];
@@ -95,13 +95,13 @@ fn graph(case: &Case, ends: bool) -> (VerifiedGraph, [Value; 3]) {
     (verify(g.finish()).unwrap(), values)
 }
 
-fn run(backend: &dyn Backend, graph: &VerifiedGraph, values: &[Value; 3]) -> Vec<Value> {
+fn run(backend: &dyn Backend, graph: &VerifiedGraph, values: &[InterpTensor; 3]) -> Vec<InterpTensor> {
     let meter = Meter::unlimited();
     let program = compile(graph, &backend.target()).unwrap();
-    let last = program.kernels.iter().filter(|kernel| kernel.body.layout() == Layout::ChannelsLast).count();
+    let last = program.kernels.iter().filter(|kernel| kernel.body.layout() == ChannelLayout::ChannelsLast).count();
     assert!(last >= 6, "windows are not computed with channels last:\n{program}");
     let executable = backend.load(Arc::new(program), &meter).unwrap();
-    let buffer = |value: &Value| {
+    let buffer = |value: &InterpTensor| {
         let buffer = backend.allocate(value.descriptor(), &meter).unwrap();
         backend.write(&buffer, &value.to_bytes()).unwrap();
         buffer
@@ -109,25 +109,26 @@ fn run(backend: &dyn Backend, graph: &VerifiedGraph, values: &[Value; 3]) -> Vec
     let [inputs @ .., variable] = &values.each_ref().map(buffer);
     let outputs = executable.dispatch(inputs, std::slice::from_ref(variable)).unwrap();
     let outputs = outputs.iter().map(|output| (output.descriptor().clone(), backend.read(output).unwrap()));
-    outputs.map(|(descriptor, bytes)| Value::from_bytes(descriptor, &bytes).unwrap()).collect()
+    outputs.map(|(descriptor, bytes)| InterpTensor::from_bytes(descriptor, &bytes).unwrap()).collect()
 }
 
 #[test]
-fn windows_over_many_channels_are_what_they_mean() {
+fn windowed_operators_with_many_channels_match_the_interpreter() {
     let open = |threads, vectors| {
-        cpu::open_with(cpu::Options { threads: Some(threads), vectors, ..cpu::Options::default() }).unwrap()
+        cpu::open_with(cpu::CpuOptions { threads: Some(threads), vectors, ..cpu::CpuOptions::default() }).unwrap()
     };
-    for kind in cpu::VectorSet::here() {
+    for kind in cpu::VectorSet::available() {
         // Multiplying and adding in two steps rounds twice as often.
         let rounding = if kind == cpu::VectorSet::Plain { 2e-7 } else { 1e-7 };
-        windows_are_what_they_mean(&*open(1, Some(kind)), &*open(2, Some(kind)), rounding);
+        check_windowed_operators(&*open(1, Some(kind)), &*open(2, Some(kind)), rounding);
     }
 }
 
 #[test]
-fn vectors_that_round_once_give_the_same_bits() {
-    let kinds: Vec<_> = cpu::VectorSet::here().into_iter().filter(|kind| *kind != cpu::VectorSet::Plain).collect();
-    let open = |vectors| cpu::open_with(cpu::Options { vectors: Some(vectors), ..cpu::Options::default() }).unwrap();
+fn fused_multiply_add_vector_sets_agree_bitwise() {
+    let kinds: Vec<_> = cpu::VectorSet::available().into_iter().filter(|kind| *kind != cpu::VectorSet::Plain).collect();
+    let open =
+        |vectors| cpu::open_with(cpu::CpuOptions { vectors: Some(vectors), ..cpu::CpuOptions::default() }).unwrap();
     let Some((first, others)) = kinds.split_first() else { return };
     for case in &CASES {
         let (graph, values) = graph(case, true);
@@ -138,7 +139,7 @@ fn vectors_that_round_once_give_the_same_bits() {
     }
 }
 
-fn windows_are_what_they_mean(one: &dyn Backend, two: &dyn Backend, rounding: f64) {
+fn check_windowed_operators(one: &dyn Backend, two: &dyn Backend, rounding: f64) {
     for case in &CASES {
         // The largest of the sums: their roundings are of its size, whatever is made of them.
         let mut largest = 1.0f64;
@@ -151,11 +152,11 @@ fn windows_are_what_they_mean(one: &dyn Backend, two: &dyn Backend, rounding: f6
             let tolerance = rounding * (terms as f64).sqrt();
             let found = run(two, &graph, &values);
             for (at, (expected, found)) in expected.iter().zip(&found).enumerate() {
-                let scale = expected.numbers().iter().fold(largest, |most, x| most.max(x.abs()));
+                let scale = expected.to_f64_numbers().iter().fold(largest, |most, x| most.max(x.abs()));
                 if ends && at == 0 {
                     largest = scale;
                 }
-                for (x, y) in expected.numbers().iter().zip(found.numbers()) {
+                for (x, y) in expected.to_f64_numbers().iter().zip(found.to_f64_numbers()) {
                     assert!((x - y).abs() <= tolerance * scale, "{case:?} output {at}: {x} {y}");
                 }
             }
@@ -167,12 +168,12 @@ fn windows_are_what_they_mean(one: &dyn Backend, two: &dyn Backend, rounding: f6
 /// Sums of small whole numbers, so that many are equal, some of them not numbers: of the largest the first is chosen,
 /// whether the gradient is written over what it chooses from or beside it.
 #[test]
-fn gradients_of_the_largest_are_exact_in_place_and_apart() {
+fn max_pool_gradients_are_exact_in_place_and_out_of_place() {
     let whole = |dims: &[usize], seed: usize, nan: bool| {
         let shape = Shape::new(dims).unwrap();
         let number = |i: usize| if nan && i % 97 == 5 { f64::NAN } else { ((i * 31 + seed) % 7) as f64 - 3.0 };
         let numbers: Vec<f64> = (0..shape.elements()).map(number).collect();
-        Value::from_numbers(DType::F32, shape, &numbers).unwrap()
+        InterpTensor::from_numbers(DType::F32, shape, &numbers).unwrap()
     };
     for (window, steps, size, in_place) in [
         ([2, 2], [2, 2], [8, 12], true),
@@ -192,7 +193,7 @@ fn gradients_of_the_largest_are_exact_in_place_and_apart() {
             let pool = Pool2dOptions { window: Some(window), strides: steps, ..Pool2dOptions::default() };
             let largest = nn::max_pool2d(&mut g, maps, pool).unwrap();
             let weights: Vec<f64> = (0..).map(|at| f64::from(at % 5 - 2)).take(37).collect();
-            let weights = Value::from_numbers(DType::F32, Shape::new([1, 37, 1, 1]).unwrap(), &weights).unwrap();
+            let weights = InterpTensor::from_numbers(DType::F32, Shape::new([1, 37, 1, 1]).unwrap(), &weights).unwrap();
             let scale = g.input("scale", weights.descriptor().clone()).unwrap();
             let scaled = g.mul(largest, scale).unwrap();
             let sum = g.reduce_sum(scaled, &[0, 1, 2, 3], false).unwrap();
@@ -202,13 +203,14 @@ fn gradients_of_the_largest_are_exact_in_place_and_apart() {
             let [a, b] = values;
             let values = [a, b, weights];
             let expected = evaluate(&graph, &values, &mut []).unwrap();
-            for kind in cpu::VectorSet::here() {
-                let backend = cpu::open_with(cpu::Options { vectors: Some(kind), ..cpu::Options::default() }).unwrap();
+            for kind in cpu::VectorSet::available() {
+                let backend =
+                    cpu::open_with(cpu::CpuOptions { vectors: Some(kind), ..cpu::CpuOptions::default() }).unwrap();
                 let meter = Meter::unlimited();
                 let program = compile(&graph, &backend.target()).unwrap();
                 let place = |value: &ValueId| program.values[value.index()].place;
                 let chosen = program.kernels.iter().find_map(|kernel| {
-                    let Body::MaxPool2dGrad { input, output, .. } = &kernel.body else { return None };
+                    let KernelBody::MaxPool2dGrad { input, output, .. } = &kernel.body else { return None };
                     Some(place(input) == place(output))
                 });
                 assert_eq!(chosen, Some(in_place), "{window:?} by {steps:?} over {size:?}\n{program}");
@@ -221,8 +223,8 @@ fn gradients_of_the_largest_are_exact_in_place_and_apart() {
                 for _ in 0..2 {
                     let output = executable.dispatch(&inputs, &[]).unwrap().remove(0);
                     let found = backend.read(&output).unwrap();
-                    let found = Value::from_bytes(output.descriptor().clone(), &found).unwrap();
-                    let pairs = expected[0].numbers().into_iter().zip(found.numbers());
+                    let found = InterpTensor::from_bytes(output.descriptor().clone(), &found).unwrap();
+                    let pairs = expected[0].to_f64_numbers().into_iter().zip(found.to_f64_numbers());
                     for (at, (x, y)) in pairs.enumerate() {
                         assert!(x == y, "{kind:?}: {window:?} by {steps:?} over {size:?}, element {at}: {x} {y}");
                     }
@@ -233,7 +235,7 @@ fn gradients_of_the_largest_are_exact_in_place_and_apart() {
 }
 
 #[test]
-fn weights_that_are_written_are_packed_again() {
+fn written_weights_are_repacked() {
     let backend = cpu::open(Some(2)).unwrap();
     let meter = Meter::unlimited();
     let mut g = GraphBuilder::new();
@@ -243,19 +245,19 @@ fn weights_that_are_written_are_packed_again() {
     g.output("y", y).unwrap();
     let graph = verify(g.finish()).unwrap();
     let executable = backend.load(Arc::new(compile(&graph, &backend.target()).unwrap()), &meter).unwrap();
-    let allocate = |value: &Value| backend.allocate(value.descriptor(), &meter).unwrap();
+    let allocate = |value: &InterpTensor| backend.allocate(value.descriptor(), &meter).unwrap();
     let (x, w) = (value(&[3, 40], 1), value(&[40, 20], 2));
     let (input, weights) = (allocate(&x), allocate(&w));
     backend.write(&input, &x.to_bytes()).unwrap();
     for seed in [2, 3] {
         let w = value(&[40, 20], seed);
         backend.write(&weights, &w.to_bytes()).unwrap();
-        let expected = evaluate(&graph, std::slice::from_ref(&x), &mut [w]).unwrap()[0].numbers();
+        let expected = evaluate(&graph, std::slice::from_ref(&x), &mut [w]).unwrap()[0].to_f64_numbers();
         for _ in 0..2 {
             let output =
                 executable.dispatch(std::slice::from_ref(&input), std::slice::from_ref(&weights)).unwrap().remove(0);
-            let found = Value::from_bytes(output.descriptor().clone(), &backend.read(&output).unwrap()).unwrap();
-            assert!(expected.iter().zip(found.numbers()).all(|(x, y)| (x - y).abs() < 1e-4), "weights {seed}");
+            let found = InterpTensor::from_bytes(output.descriptor().clone(), &backend.read(&output).unwrap()).unwrap();
+            assert!(expected.iter().zip(found.to_f64_numbers()).all(|(x, y)| (x - y).abs() < 1e-4), "weights {seed}");
         }
     }
     let held = meter.bytes();

@@ -94,7 +94,7 @@ pub fn measure(
     let mut measured = measured.lock().unwrap_or_else(PoisonError::into_inner).clone();
     if !measured.is_over {
         device.synchronize()?;
-        measured.busy = meter.busy();
+        measured.busy = meter.busy_time();
     }
     if measured.timeline.steps() == 0 {
         return Err(PluginError::job(

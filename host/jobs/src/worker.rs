@@ -20,8 +20,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use saggar_device::choose::{self, Usage};
-use saggar_device::{Backend, DeviceInfo, Meter, Ways};
+use saggar_device::select::{self, DeviceUsage};
+use saggar_device::{Backend, DeviceInfo, Meter, TuningRecords};
 use saggar_plugin::{Host, HostConfig, JobContext, Outcome, Plugin, PluginError, TrainLimits, train};
 use saggar_store::{Checkpoints, Dataset, Datasets, Digest, Home, Models, Objects};
 
@@ -120,8 +120,8 @@ impl Attempt<'_> {
     fn run(self) -> Result<Outcome, Failure> {
         let spec = &self.start.spec;
         let home = Home::open(self.home).map_err(|error| Failure::broken("BAD_HOME", error))?;
-        let usage = Usage { processes: spec.replicas as usize, kept: Some(&home.shaders()) };
-        let choice = choose::open_for(&spec.device, usage);
+        let usage = DeviceUsage { processes: spec.replicas as usize, pipeline_cache_dir: Some(&home.shaders()) };
+        let choice = select::open_with_usage(&spec.device, usage);
         let choice = choice.map_err(|error| Failure::broken("NO_DEVICE", error))?;
         let info = choice.backend.info();
         self.channel.send(&Event::Started {
@@ -151,7 +151,7 @@ impl Attempt<'_> {
         let memory_bytes = spec.gpu_memory_bytes.map(|bytes| bytes / u64::from(spec.replicas.max(1)));
         let meter = memory_bytes.map_or_else(Meter::unlimited, Meter::new);
         let checkpoints = Checkpoints::new(objects);
-        choice.backend.keep_ways(&self.ways(&checkpoints));
+        choice.backend.load_tuning(&self.ways(&checkpoints));
         let context = Context::new(context::Parts {
             start: self.start.clone(),
             channel: self.channel.clone(),
@@ -180,7 +180,7 @@ impl Attempt<'_> {
 
     /// The ways in which earlier attempts computed kernels: this one must come to the same bytes. What cannot be listed cannot
     /// be restored either, and that is said then.
-    fn ways(&self, checkpoints: &Checkpoints) -> Ways {
+    fn ways(&self, checkpoints: &Checkpoints) -> TuningRecords {
         let listed = self.runtime.block_on(checkpoints.list(&self.start.job)).unwrap_or_default();
         listed.into_iter().flat_map(|checkpoint| checkpoint.ways).collect()
     }

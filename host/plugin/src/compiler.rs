@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use saggar_compile::{Program, Target};
+use saggar_compile::{CompileTarget, Program};
 use saggar_device::available_host_bytes;
 use saggar_store::checkpoint::SavedVariable;
 use saggar_tensor::VerifiedGraph;
@@ -171,7 +171,7 @@ impl CompileChildren {
     pub(crate) fn graph(
         &self,
         graph: &VerifiedGraph,
-        target: &Target,
+        target: &CompileTarget,
         is_cancelled: &dyn Fn() -> bool,
     ) -> Result<Program, Fault> {
         let header = graph::header(graph, target).map_err(broken)?;

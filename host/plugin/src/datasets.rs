@@ -9,8 +9,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use saggar_device::Buffer;
-use saggar_device::meter::Charge;
+use saggar_device::DeviceBuffer;
+use saggar_device::meter::MeterCharge;
 use saggar_store::checkpoint::Position;
 use saggar_store::dataset::{Dataset, Field};
 use saggar_tensor::{Descriptor, Shape};
@@ -32,7 +32,7 @@ use crate::state::{Role, State};
 pub struct MountedDataset {
     dataset: Arc<Dataset>,
     /// For the memory of one that the plugin made.
-    charge: Option<Arc<Charge>>,
+    charge: Option<Arc<MeterCharge>>,
 }
 
 /// Passes over a dataset, epoch after epoch.
@@ -41,7 +41,7 @@ pub struct MountedDataset {
 pub struct Batches {
     dataset: Arc<Dataset>,
     /// For the memory of a dataset that the plugin made.
-    _charge: Option<Arc<Charge>>,
+    _charge: Option<Arc<MeterCharge>>,
     fields: Arc<[Field]>,
     /// The part's place in the whole dataset.
     first: u64,
@@ -156,7 +156,7 @@ impl Batches {
 
 impl State {
     /// One buffer a field, holding these items.
-    fn upload_batch(&self, batches: &Batches, items: &[u64]) -> Result<Vec<Buffer>, Fault> {
+    fn upload_batch(&self, batches: &Batches, items: &[u64]) -> Result<Vec<DeviceBuffer>, Fault> {
         let upload = |field: &Field| {
             let bytes = batches.dataset.view(&field.name, items)?;
             self.upload(&Batches::descriptor(field, items.len())?, &bytes)

@@ -326,7 +326,9 @@ impl PluginError {
             PluginError::BadInput { .. } => "BAD_INPUT",
             PluginError::Busy { .. } => "BUSY",
             PluginError::Device(DeviceError::Lost { .. }) => "DEVICE_LOST",
-            PluginError::Device(DeviceError::OutOfMemory { .. } | DeviceError::NoRoom { .. }) => "OUT_OF_MEMORY",
+            PluginError::Device(DeviceError::OutOfMemory { .. } | DeviceError::InsufficientMemory { .. }) => {
+                "OUT_OF_MEMORY"
+            }
             PluginError::Device(_) => "DEVICE",
             PluginError::Job { .. } => "JOB",
             PluginError::NonFinite { .. } => "NON_FINITE",

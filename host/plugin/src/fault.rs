@@ -3,7 +3,7 @@
 use saggar_compile::CompileError;
 use saggar_device::DeviceError;
 use saggar_store::DatasetError;
-use saggar_tensor::{GraphError, ShardsError};
+use saggar_tensor::{GraphError, MicroBatchError};
 use wasmtime::component::ResourceTableError;
 
 use crate::bindings::tensors::{Error, ErrorCode};
@@ -75,10 +75,10 @@ impl From<GraphError> for Fault {
     }
 }
 
-impl From<ShardsError> for Fault {
-    fn from(error: ShardsError) -> Fault {
+impl From<MicroBatchError> for Fault {
+    fn from(error: MicroBatchError) -> Fault {
         match error {
-            ShardsError::Graph(error) => error.into(),
+            MicroBatchError::Graph(error) => error.into(),
             other => {
                 let (message, place) = (other.to_string(), other.place().map(str::to_owned));
                 Fault::Answer(Error { code: ErrorCode::Unsupported, message, place })
@@ -147,7 +147,7 @@ impl From<wasmtime::Error> for Fault {
 pub(crate) fn device_error(error: &DeviceError) -> Error {
     let (code, place) = match error {
         DeviceError::OutOfMemory { .. } => (ErrorCode::OutOfMemory, None),
-        DeviceError::NoRoom { what, .. } => (ErrorCode::OutOfMemory, Some(what.clone())),
+        DeviceError::InsufficientMemory { what, .. } => (ErrorCode::OutOfMemory, Some(what.clone())),
         DeviceError::Unsupported { kernel, .. } => (ErrorCode::Unsupported, Some(kernel.clone())),
         DeviceError::NotFound { .. } => (ErrorCode::NotFound, None),
         DeviceError::Lost { .. } => (ErrorCode::DeviceLost, None),

@@ -15,7 +15,7 @@ pub(crate) mod shards;
 use std::collections::BTreeMap;
 
 use saggar_device::Meter;
-use saggar_device::meter::Charge;
+use saggar_device::meter::MeterCharge;
 use saggar_tensor::limits::NAME_BYTES_MAX;
 use saggar_tensor::{Descriptor, GraphBuilder, GraphError, NodeId};
 use wasmtime::component::Resource;
@@ -58,7 +58,7 @@ pub(crate) struct Builder {
     nodes: BTreeMap<usize, NodeId>,
     constant_bytes: u64,
     charged_bytes: u64,
-    charges: Vec<Charge>,
+    charges: Vec<MeterCharge>,
 }
 
 impl Builder {

@@ -95,7 +95,7 @@ impl State {
             plugin_digest,
             device: format!("{}: {} ({})", info.name, info.adapter, info.driver),
             build: env!("CARGO_PKG_VERSION").to_owned(),
-            ways: self.backend.ways(),
+            ways: self.backend.tuning_records(),
         })
     }
 }

@@ -2,7 +2,7 @@
 //! ships them, and every checkpoint of such a training has them, so that it goes on with the same bits.
 
 use saggar_store::checkpoint::{SavedVariable, VariableKind};
-use saggar_tensor::mixed::{SCALE_FIRST, SCALE_LEAST};
+use saggar_tensor::mixed_precision::{LOSS_SCALE_INITIAL, LOSS_SCALE_MIN};
 use saggar_tensor::{DType, Descriptor, Shape};
 
 use crate::bindings::variables::Initializer;
@@ -63,7 +63,7 @@ impl State {
             self.variable(0, name, &descriptor, first, VariableKind::Training)
         };
         let made = LossScale {
-            scale: make(SCALE, DType::F32, Initializer::Constant(SCALE_FIRST as f32))?,
+            scale: make(SCALE, DType::F32, Initializer::Constant(LOSS_SCALE_INITIAL as f32))?,
             sound_steps: make(SOUND_STEPS, DType::I32, Initializer::Zeros)?,
             left_out: make(LEFT_OUT, DType::I32, Initializer::Zeros)?,
         };
@@ -84,7 +84,11 @@ impl State {
                 name: variable.name().to_owned(),
                 kind: variable.kind(),
                 descriptor: variable.descriptor().clone(),
-                bytes: self.backend.kept(variable.buffer(None)?, self.cancel_token())?.unwrap_or_default().into(),
+                bytes: self
+                    .backend
+                    .read_if_stored(variable.buffer(None)?, self.cancel_token())?
+                    .unwrap_or_default()
+                    .into(),
             })
         };
         train.told.scale.iter().flat_map(LossScale::variables).map(save).collect()
@@ -131,7 +135,7 @@ impl State {
 
     /// The four bytes of a variable that is one number; zeros of a device that keeps none.
     fn number(&self, variable: &Variable) -> Result<[u8; 4], Fault> {
-        let bytes = self.backend.kept(variable.buffer(None)?, self.cancel_token())?.unwrap_or_default();
+        let bytes = self.backend.read_if_stored(variable.buffer(None)?, self.cancel_token())?.unwrap_or_default();
         Ok(bytes.first_chunk().copied().unwrap_or_default())
     }
 }
@@ -141,7 +145,7 @@ fn line(new: i32, all: i32, scale: f32, is_last: bool) -> (LogLevel, String) {
     let steps = if new == 1 { "1 step was".to_owned() } else { format!("{new} steps were") };
     let more = if is_last { "; more of the same is not told" } else { "" };
     let what = format!("mixed precision: {steps} left out, {all} in all, because gradients were not finite");
-    if f64::from(scale) > SCALE_LEAST {
+    if f64::from(scale) > LOSS_SCALE_MIN {
         return (LogLevel::Info, format!("{what}; the loss scale is {scale}{more}"));
     }
     let help = "no smaller loss scale helps: `--precision float32` computes with larger numbers";

@@ -13,7 +13,7 @@ mod signature;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use saggar_device::{Backend, Buffer, CancelToken, DeviceError, Meter};
+use saggar_device::{Backend, CancelToken, DeviceBuffer, DeviceError, Meter};
 use saggar_store::checkpoint::SavedVariable;
 use saggar_tensor::Descriptor;
 
@@ -312,11 +312,11 @@ impl LoadedModel {
     /// As [`LoadedModel::predict`].
     pub fn predict_buffers(
         &self,
-        inputs: Vec<(String, Buffer)>,
+        inputs: Vec<(String, DeviceBuffer)>,
         count: usize,
         size: usize,
         terms: &Terms,
-    ) -> Result<Vec<(String, Buffer)>, PluginError> {
+    ) -> Result<Vec<(String, DeviceBuffer)>, PluginError> {
         self.run(inputs, Range { start: 0, count, size }, Instant::now() + terms.deadline, terms)
     }
 
@@ -329,7 +329,7 @@ impl LoadedModel {
         inputs: Vec<NamedBytes>,
         until: Instant,
         terms: &Terms,
-    ) -> Result<Vec<(String, Buffer)>, PluginError> {
+    ) -> Result<Vec<(String, DeviceBuffer)>, PluginError> {
         let Recipe { backend, meter, .. } = self.instances.recipe();
         let cancel = terms.token(until);
         let upload = |(name, descriptor, bytes): NamedBytes| {
@@ -346,13 +346,13 @@ impl LoadedModel {
     /// `Device`; `Deadline`; `Cancelled`.
     pub fn download(
         &self,
-        outputs: Vec<(String, Buffer)>,
+        outputs: Vec<(String, DeviceBuffer)>,
         until: Instant,
         terms: &Terms,
     ) -> Result<Vec<NamedBytes>, PluginError> {
         let backend = &self.instances.recipe().backend;
         let cancel = terms.token(until);
-        let read = |(name, buffer): (String, Buffer)| {
+        let read = |(name, buffer): (String, DeviceBuffer)| {
             let bytes = backend.read_cancellable(&buffer, &cancel).map_err(|error| terms.explain(error, until))?;
             Ok((name, buffer.descriptor().clone(), bytes))
         };
@@ -362,11 +362,11 @@ impl LoadedModel {
     /// One call of the plugin, whose outputs are checked.
     fn run(
         &self,
-        inputs: Vec<(String, Buffer)>,
+        inputs: Vec<(String, DeviceBuffer)>,
         range: Range,
         until: Instant,
         terms: &Terms,
-    ) -> Result<Vec<(String, Buffer)>, PluginError> {
+    ) -> Result<Vec<(String, DeviceBuffer)>, PluginError> {
         let limit = terms.deadline;
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -381,11 +381,11 @@ impl LoadedModel {
     fn compute(
         &self,
         mut lease: Lease<'_>,
-        inputs: Vec<(String, Buffer)>,
+        inputs: Vec<(String, DeviceBuffer)>,
         range: Range,
         until: Instant,
         terms: &Terms,
-    ) -> Result<Vec<(String, Buffer)>, PluginError> {
+    ) -> Result<Vec<(String, DeviceBuffer)>, PluginError> {
         let limit = terms.deadline;
         let left = until.saturating_duration_since(Instant::now());
         let Range { start, count, size } = range;

@@ -1,11 +1,11 @@
-//! A training that computes nothing: a plugin's trainer runs on a [`Recorder`], so that the graphs it builds can be looked at
+//! A training that computes nothing: a plugin's trainer runs on a [`NullBackend`], so that the graphs it builds can be looked at
 //! without its data and without its time.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use saggar_device::{Backend, Meter, Recorder};
+use saggar_device::{Backend, Meter, NullBackend};
 use saggar_store::checkpoint::{Checkpoint, SavedVariable};
 use saggar_store::dataset::Dataset;
 
@@ -36,7 +36,7 @@ const PUBLISHED_MAX: usize = 16;
 pub fn rehearse(
     host: &Host,
     plugin: &Plugin,
-    device: &Recorder,
+    device: &NullBackend,
     datasets: BTreeMap<String, Arc<Dataset>>,
     parameters: String,
     limit: Duration,

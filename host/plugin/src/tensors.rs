@@ -1,6 +1,6 @@
 //! Tensors as plugins hold them: handles of device memory.
 
-use saggar_device::Buffer;
+use saggar_device::DeviceBuffer;
 use wasmtime::component::Resource;
 
 use crate::bindings::tensors::{Descriptor, Error, Host, HostTensor};
@@ -12,12 +12,12 @@ use crate::state::State;
 #[derive(Debug)]
 #[expect(unreachable_pub, reason = "the generated bindings re-export it")]
 pub struct Tensor {
-    pub(crate) buffer: Buffer,
+    pub(crate) buffer: DeviceBuffer,
 }
 
 impl State {
     /// A device tensor holding `data`, charged to the instance's account.
-    pub(crate) fn upload(&self, descriptor: &saggar_tensor::Descriptor, data: &[u8]) -> Result<Buffer, Fault> {
+    pub(crate) fn upload(&self, descriptor: &saggar_tensor::Descriptor, data: &[u8]) -> Result<DeviceBuffer, Fault> {
         if data.len() != descriptor.bytes() {
             return Err(Fault::invalid(format!("{descriptor} takes {} bytes, not {}", descriptor.bytes(), data.len())));
         }

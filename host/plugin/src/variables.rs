@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use saggar_device::{Backend, Buffer, CancelToken, DeviceError, Meter, check_host};
+use saggar_device::{Backend, CancelToken, DeviceBuffer, DeviceError, Meter, check_host_memory};
 use saggar_store::checkpoint::{SavedVariable, VariableKind};
 use saggar_tensor::limits::NAME_BYTES_MAX;
 use saggar_tensor::{Descriptor, Shape};
@@ -43,14 +43,14 @@ struct Slot {
 #[derive(Debug)]
 enum Memory {
     /// In a buffer of its own.
-    Own(Buffer),
+    Own(DeviceBuffer),
     /// At this place of the weights that the call brings.
     Weights { place: usize, descriptor: Descriptor },
 }
 
 /// The weights of one model version, on the device: each variable at its place, in the order of the names.
 #[derive(Debug)]
-pub(crate) struct Weights(Vec<Buffer>);
+pub(crate) struct Weights(Vec<DeviceBuffer>);
 
 impl Weights {
     /// Uploads what a version saved, charged to `meter`.
@@ -74,18 +74,18 @@ fn check_room(saved: &[SavedVariable], backend: &dyn Backend, meter: &Meter) -> 
     // An adapter stores elements that are narrower than a word in words.
     let target = backend.target();
     let bytes = saved.iter().map(|saved| target.tensor_bytes(&saved.descriptor)).fold(0, u64::saturating_add);
-    backend.check_room(&format_args!("a model's {} variables", saved.len()), bytes, meter)
+    backend.check_memory(&format_args!("a model's {} variables", saved.len()), bytes, meter)
 }
 
-fn uploaded(saved: &SavedVariable, backend: &dyn Backend, meter: &Meter) -> Result<Buffer, DeviceError> {
+fn uploaded(saved: &SavedVariable, backend: &dyn Backend, meter: &Meter) -> Result<DeviceBuffer, DeviceError> {
     let buffer = backend.allocate(&saved.descriptor, meter)?;
     overwrite(backend, &buffer, &saved.bytes)?;
     Ok(buffer)
 }
 
 /// Writes what was saved; what a device did not keep was not saved either.
-fn overwrite(backend: &dyn Backend, buffer: &Buffer, bytes: &[u8]) -> Result<(), DeviceError> {
-    let was_kept = backend.keeps_elements() || !bytes.is_empty();
+fn overwrite(backend: &dyn Backend, buffer: &DeviceBuffer, bytes: &[u8]) -> Result<(), DeviceError> {
+    let was_kept = backend.stores_data() || !bytes.is_empty();
     if was_kept { backend.write(buffer, bytes) } else { Ok(()) }
 }
 
@@ -105,14 +105,14 @@ fn first_values(
         Initializer::Zeros => Ok(None),
         // They are there already.
         Initializer::Bytes(_) => initial(seed, name, descriptor, initializer, cancel).map(Some),
-        Initializer::Constant(_) | Initializer::Uniform(_) | Initializer::Normal(_) if !backend.keeps_elements() => {
+        Initializer::Constant(_) | Initializer::Uniform(_) | Initializer::Normal(_) if !backend.stores_data() => {
             // What is wrong with them is told all the same.
             let none = Shape::new([0]).map_err(|error| Fault::invalid_at(name, error.to_string()))?;
             initial(seed, name, &Descriptor::new(descriptor.dtype, none), initializer, cancel).map(|_| None)
         }
         Initializer::Constant(_) | Initializer::Uniform(_) | Initializer::Normal(_) => {
             let what = format_args!("the first elements of variable {name}");
-            check_host(&what, descriptor.bytes() as u64)?;
+            check_host_memory(&what, descriptor.bytes() as u64)?;
             initial(seed, name, descriptor, initializer, cancel).map(Some)
         }
     }
@@ -134,7 +134,7 @@ impl Variable {
     ///
     /// # Errors
     /// A trap where a call brings no weights for it, which is a fault of this host.
-    pub(crate) fn buffer<'b>(&'b self, weights: Option<&'b Weights>) -> Result<&'b Buffer, Fault> {
+    pub(crate) fn buffer<'b>(&'b self, weights: Option<&'b Weights>) -> Result<&'b DeviceBuffer, Fault> {
         match &self.0.memory {
             Memory::Own(buffer) => Ok(buffer),
             Memory::Weights { place, .. } => weights
@@ -256,17 +256,17 @@ impl Namespace {
             Memory::Own(buffer) => Some((slot, buffer)),
             Memory::Weights { .. } => None,
         });
-        let own: Vec<(&Slot, &Buffer)> = own.collect();
-        if backend.keeps_elements() {
+        let own: Vec<(&Slot, &DeviceBuffer)> = own.collect();
+        if backend.stores_data() {
             let bytes = own.iter().map(|(_, buffer)| buffer.descriptor().bytes() as u64).sum();
-            check_host(&format_args!("a copy of {} variables, to be saved", own.len()), bytes)?;
+            check_host_memory(&format_args!("a copy of {} variables, to be saved", own.len()), bytes)?;
         }
-        let save = |(slot, buffer): (&Slot, &Buffer)| {
+        let save = |(slot, buffer): (&Slot, &DeviceBuffer)| {
             Ok(SavedVariable {
                 name: slot.name.clone(),
                 kind: slot.kind,
                 descriptor: buffer.descriptor().clone(),
-                bytes: backend.kept(buffer, cancel)?.unwrap_or_default().into(),
+                bytes: backend.read_if_stored(buffer, cancel)?.unwrap_or_default().into(),
             })
         };
         own.into_iter().map(save).collect()
@@ -449,8 +449,8 @@ impl HostVariables for State {
 
 #[cfg(test)]
 mod tests {
-    use saggar_compile::Target;
-    use saggar_device::Recorder;
+    use saggar_compile::CompileTarget;
+    use saggar_device::NullBackend;
     use saggar_tensor::DType;
 
     use super::*;
@@ -464,9 +464,9 @@ mod tests {
     fn weights_are_checked_by_what_they_take_on_their_device() {
         // Half-precision numbers are words on an adapter without storage for them.
         let weights = [saved("w", DType::F16, 100, vec![0; 200])];
-        let words = Target { half_storage: false, ..Target::gpu() };
-        for (target, taken) in [(Target::cpu(), 200), (Target::gpu(), 200), (words, 400)] {
-            let device = Recorder::new(target);
+        let words = CompileTarget { half_storage: false, ..CompileTarget::gpu() };
+        for (target, taken) in [(CompileTarget::cpu(), 200), (CompileTarget::gpu(), 200), (words, 400)] {
+            let device = NullBackend::new(target);
             for (limit, fits) in [(taken, true), (taken - 1, false)] {
                 let refusal = |refused: DeviceError| {
                     let is_whole = matches!(refused, DeviceError::OutOfMemory { asked_bytes, used_bytes: 0, .. } if asked_bytes == taken);
@@ -481,7 +481,7 @@ mod tests {
 
     #[test]
     fn a_model_that_no_machine_holds_is_published_and_opened_where_graphs_are_looked_at() {
-        let (device, meter) = (Recorder::new(Target::gpu()), Meter::unlimited());
+        let (device, meter) = (NullBackend::new(CompileTarget::gpu()), Meter::unlimited());
         let (huge, small) = (saved("a", DType::F32, (1 << 31) - 1, Vec::new()), saved("b", DType::F32, 1, vec![1; 4]));
         let first = |initializer| {
             first_values(&device, 0, "a", &huge.descriptor, initializer, &CancelToken::never())

@@ -9,9 +9,9 @@
 mod binary;
 mod contract;
 mod convolution;
-mod guard;
 mod index;
 mod movement;
+mod nan_guard;
 mod reduce;
 mod source;
 mod unary;
@@ -20,10 +20,10 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::error::{GraphError, NameKind};
-use crate::graph::{Graph, Node, NodeId};
+use crate::graph::{Graph, GraphNode, NodeId};
 use crate::infer::infer;
 use crate::limits::{GRAPH_NODES_MAX, GRAPH_OPERANDS_MAX, GRAPH_OUTPUTS_MAX, NAME_BYTES_MAX, OPERANDS_MAX};
-use crate::op::{Op, Source};
+use crate::op::{Op, SourceOp};
 use crate::{Descriptor, Shape};
 
 /// A graph in the making. It is within every limit of [`crate::limits`] at any time.
@@ -54,9 +54,9 @@ impl GraphBuilder {
     /// `TooManyNodes`; `TooManyOperands`; `OperandCount`; `UnknownOperand`; whatever [`infer`] finds, with the operands' labels.
     pub fn add_node(&mut self, op: Op, inputs: &[NodeId]) -> Result<NodeId, GraphError> {
         let declared = match &op {
-            Op::Source(Source::Input(number)) => Some(port(op.name(), &self.graph.inputs, *number)?),
-            Op::Source(Source::Variable(number)) => Some(port(op.name(), &self.graph.variables, *number)?),
-            Op::Source(Source::Constant(_) | Source::Fill(_) | Source::Iota { .. } | Source::Random { .. })
+            Op::Source(SourceOp::Input(number)) => Some(port_descriptor(op.name(), &self.graph.inputs, *number)?),
+            Op::Source(SourceOp::Variable(number)) => Some(port_descriptor(op.name(), &self.graph.variables, *number)?),
+            Op::Source(SourceOp::Constant(_) | SourceOp::Fill(_) | SourceOp::Iota { .. } | SourceOp::Random { .. })
             | Op::Unary(_)
             | Op::Binary(_)
             | Op::Select
@@ -78,14 +78,14 @@ impl GraphBuilder {
             return Err(GraphError::TooManyOperands);
         }
         let descriptor = infer_at(&self.graph.nodes, &op, inputs, declared.as_ref())
-            .map_err(|error| self.labelled(error, inputs))?;
+            .map_err(|error| self.error_with_labels(error, inputs))?;
         self.operands += inputs.len();
-        self.graph.nodes.push(Node { op, inputs: inputs.to_vec(), descriptor, label: None });
+        self.graph.nodes.push(GraphNode { op, inputs: inputs.to_vec(), descriptor, label: None });
         Ok(NodeId(count as u32))
     }
 
     /// `error` with the labels of these operands, if any has one.
-    fn labelled(&self, error: GraphError, inputs: &[NodeId]) -> GraphError {
+    fn error_with_labels(&self, error: GraphError, inputs: &[NodeId]) -> GraphError {
         let labels: Vec<&str> =
             inputs.iter().filter_map(|id| self.graph.nodes.get(id.index())?.label.as_deref()).collect();
         if labels.is_empty() || error.place().is_some() { error } else { error.at(labels.join(", ")) }
@@ -137,7 +137,7 @@ impl GraphBuilder {
     pub fn assign_to(&mut self, variable: NodeId, value: NodeId) -> Result<(), GraphError> {
         self.descriptor_of(variable)?;
         let got = self.descriptor_of(value)?.clone();
-        let Op::Source(Source::Variable(number)) = self.graph.node(variable).op else {
+        let Op::Source(SourceOp::Variable(number)) = self.graph.node(variable).op else {
             return Err(GraphError::NotVariable { id: variable.0 });
         };
         let port = &self.graph.variables[number as usize];
@@ -187,7 +187,7 @@ impl GraphBuilder {
 
 /// Infers a node that comes after `nodes`: its operands must be among them.
 pub(crate) fn infer_at(
-    nodes: &[Node],
+    nodes: &[GraphNode],
     op: &Op,
     inputs: &[NodeId],
     declared: Option<&Descriptor>,
@@ -208,7 +208,11 @@ pub(crate) fn infer_at(
 }
 
 /// The descriptor of port `number`.
-pub(crate) fn port(op: &'static str, ports: &[crate::Port], number: u32) -> Result<Descriptor, GraphError> {
+pub(crate) fn port_descriptor(
+    op: &'static str,
+    ports: &[crate::GraphPort],
+    number: u32,
+) -> Result<Descriptor, GraphError> {
     match ports.get(number as usize) {
         Some(port) => Ok(port.descriptor.clone()),
         None => Err(GraphError::UnknownPort { op, number, count: ports.len() }),

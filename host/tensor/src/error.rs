@@ -2,13 +2,13 @@
 //! authors.
 
 mod format;
-mod shards;
+mod micro_batches;
 
-use format::{count_range, number};
-pub use shards::ShardsError;
+use format::{format_count_range, format_scalar};
+pub use micro_batches::MicroBatchError;
 use thiserror::Error;
 
-use crate::interrupt::Interrupted;
+use crate::interrupt::InterruptedError;
 use crate::limits::{
     ELEMENTS_MAX, GRAPH_CONSTANT_BYTES_MAX, GRAPH_NODES_MAX, GRAPH_OPERANDS_MAX, GRAPH_OUTPUTS_MAX, NAME_BYTES_MAX,
     RANK_MAX,
@@ -48,7 +48,7 @@ impl std::fmt::Display for NameKind {
 pub enum GraphError {
     /// The caller asked to stop.
     #[error(transparent)]
-    Interrupted(#[from] Interrupted),
+    Interrupted(#[from] InterruptedError),
     /// More dimensions than a tensor may have.
     #[error("a tensor has at most {RANK_MAX} dimensions, not {rank}")]
     RankTooLarge {
@@ -62,7 +62,7 @@ pub enum GraphError {
         dims: Vec<usize>,
     },
     /// The operator takes another number of operands.
-    #[error("{op}: takes {} operand(s), not {got}", count_range(*least, *most))]
+    #[error("{op}: takes {} operand(s), not {got}", format_count_range(*least, *most))]
     OperandCount {
         /// The operator.
         op: &'static str,
@@ -150,7 +150,7 @@ pub enum GraphError {
         to: Shape,
     },
     /// An operand with too few or too many dimensions.
-    #[error("{op}: {operand} must have {} dimension(s), not {got}", count_range(*least, *most))]
+    #[error("{op}: {operand} must have {} dimension(s), not {got}", format_count_range(*least, *most))]
     Rank {
         /// The operator.
         op: &'static str,
@@ -292,7 +292,7 @@ pub enum GraphError {
         channels: usize,
     },
     /// A number that the data type cannot hold.
-    #[error("{op}: {} is not a value of {dtype}", number(*value))]
+    #[error("{op}: {} is not a value of {dtype}", format_scalar(*value))]
     ScalarRange {
         /// The operator.
         op: &'static str,

@@ -12,21 +12,21 @@ mod emit;
 mod index;
 mod movement;
 mod reduce;
-mod severed;
+mod stop_gradient;
 mod unary;
 
 use crate::builder::GraphBuilder;
 use crate::error::GraphError;
-use crate::graph::{Node, NodeId};
-use crate::interrupt::Interrupt;
-use crate::op::{Binary, Op};
+use crate::graph::{GraphNode, NodeId};
+use crate::interrupt::InterruptCheck;
+use crate::op::{BinaryOp, Op};
 
 /// A node whose operands' adjoints are wanted.
-struct Step {
+struct AdjointStep {
     inputs: Vec<NodeId>,
     output: NodeId,
     /// The loss's derivative in the node's result; of the result's data type and shape.
-    dy: NodeId,
+    output_adjoint: NodeId,
 }
 
 /// The derivatives of `loss` in each of `wrt`, in the order of `wrt`.
@@ -40,27 +40,27 @@ struct Step {
 /// comparisons, indices or integers alone; `NoGradient` for an operator on the way without a rule; limits of the graph.
 /// Each with the node's label, or its number.
 pub fn gradients(builder: &mut GraphBuilder, loss: NodeId, wrt: &[NodeId]) -> Result<Vec<NodeId>, GraphError> {
-    gradients_times(builder, loss, None, wrt, &Interrupt::never())
+    scaled_gradients(builder, loss, None, wrt, &InterruptCheck::never())
 }
 
 /// As [`gradients`], each times `factor`: one number of the loss's data type, without dimensions. It is multiplied in at the
 /// loss, so every adjoint on the way is larger by it. Stops when `interrupt` comes.
 ///
 /// # Errors
-/// As [`gradients`]; `Interrupted`; `DTypesDiffer` where `factor` has another data type than the loss; `Broadcast` where it has dimensions
+/// As [`gradients`]; `InterruptedError`; `DTypesDiffer` where `factor` has another data type than the loss; `Broadcast` where it has dimensions
 /// that the loss has not.
-pub fn gradients_times(
+pub fn scaled_gradients(
     builder: &mut GraphBuilder,
     loss: NodeId,
     factor: Option<NodeId>,
     wrt: &[NodeId],
-    interrupt: &Interrupt<'_>,
+    interrupt: &InterruptCheck<'_>,
 ) -> Result<Vec<NodeId>, GraphError> {
-    check(builder, loss, wrt)?;
-    let reaching = reaching(&builder.graph().nodes[..=loss.index()], wrt);
+    check_loss_and_wrt(builder, loss, wrt)?;
+    let reaching = depends_on_wrt(&builder.graph().nodes[..=loss.index()], wrt);
     let mut adjoints: Vec<Option<NodeId>> = vec![None; reaching.len()];
     if reaching[loss.index()] {
-        let one = emit::like(builder, loss, 1.0)?;
+        let one = emit::fill_like(builder, loss, 1.0)?;
         adjoints[loss.index()] = Some(match factor {
             Some(factor) => builder.mul(one, factor)?,
             None => one,
@@ -69,20 +69,20 @@ pub fn gradients_times(
     for position in (0..reaching.len()).rev() {
         let Some(dy) = adjoints[position] else { continue };
         interrupt.check()?;
-        let node: Node = builder.graph().nodes[position].clone();
-        let step = Step { inputs: node.inputs, output: NodeId(position as u32), dy };
+        let node: GraphNode = builder.graph().nodes[position].clone();
+        let step = AdjointStep { inputs: node.inputs, output: NodeId(position as u32), output_adjoint: dy };
         for operand in 0..step.inputs.len() {
             let input = step.inputs[operand];
             if !reaching[input.index()] {
                 continue;
             }
-            let adjoint = rule(builder, &node.op, &step, operand).map_err(|error| match &node.label {
+            let adjoint = operand_adjoint(builder, &node.op, &step, operand).map_err(|error| match &node.label {
                 Some(label) => error.at(label.as_ref()),
                 None => error.at(format!("node {position}")),
             })?;
             if let Some(adjoint) = adjoint {
                 adjoints[input.index()] = Some(match adjoints[input.index()] {
-                    Some(sum) => emit::binary(builder, Binary::Add, sum, adjoint)?,
+                    Some(sum) => emit::binary(builder, BinaryOp::Add, sum, adjoint)?,
                     None => adjoint,
                 });
             }
@@ -93,17 +93,17 @@ pub fn gradients_times(
         Some(adjoint) => Ok(adjoint),
         None => {
             interrupt.check()?;
-            let severed = severed.get_or_insert_with(|| severed::severed(builder.graph(), loss));
+            let severed = severed.get_or_insert_with(|| stop_gradient::nondifferentiable_nodes(builder.graph(), loss));
             if severed.get(node.index()) == Some(&true) {
-                severed::check(builder, loss, node)?;
+                stop_gradient::check_gradient_path(builder, loss, node)?;
             }
-            emit::like(builder, node, 0.0)
+            emit::fill_like(builder, node, 0.0)
         }
     };
     wrt.iter().map(adjoint).collect()
 }
 
-fn check(builder: &GraphBuilder, loss: NodeId, wrt: &[NodeId]) -> Result<(), GraphError> {
+fn check_loss_and_wrt(builder: &GraphBuilder, loss: NodeId, wrt: &[NodeId]) -> Result<(), GraphError> {
     let graph = builder.graph();
     for id in wrt.iter().chain([&loss]) {
         if id.index() >= graph.nodes.len() {
@@ -124,7 +124,7 @@ fn check(builder: &GraphBuilder, loss: NodeId, wrt: &[NodeId]) -> Result<(), Gra
 }
 
 /// Whether each node depends on one of `wrt`, or is one.
-fn reaching(nodes: &[Node], wrt: &[NodeId]) -> Vec<bool> {
+fn depends_on_wrt(nodes: &[GraphNode], wrt: &[NodeId]) -> Vec<bool> {
     let mut reaching = vec![false; nodes.len()];
     wrt.iter().filter(|id| id.index() < nodes.len()).for_each(|id| reaching[id.index()] = true);
     for (position, node) in nodes.iter().enumerate() {
@@ -134,13 +134,18 @@ fn reaching(nodes: &[Node], wrt: &[NodeId]) -> Vec<bool> {
 }
 
 /// The adjoint of one operand, `None` if it is zero.
-fn rule(g: &mut GraphBuilder, op: &Op, step: &Step, operand: usize) -> Result<Option<NodeId>, GraphError> {
+fn operand_adjoint(
+    g: &mut GraphBuilder,
+    op: &Op,
+    step: &AdjointStep,
+    operand: usize,
+) -> Result<Option<NodeId>, GraphError> {
     match op {
         // Fills and ports have no operands, and random numbers only an integer key.
         Op::Source(_) => Ok(None),
         Op::Unary(op) => unary::adjoint(g, *op, step),
         Op::Binary(op) => binary::adjoint(g, *op, step, operand),
-        Op::Select => binary::select(g, step, operand),
+        Op::Select => binary::select_adjoint(g, step, operand),
         Op::Reduce(op) => reduce::adjoint(g, op, step),
         Op::Movement(op) => movement::adjoint(g, op, step, operand),
         Op::Contract(op) => contract::adjoint(g, *op, step, operand).map(Some),

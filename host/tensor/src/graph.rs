@@ -20,7 +20,7 @@ impl NodeId {
 
 /// A primitive operator applied to earlier nodes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Node {
+pub struct GraphNode {
     /// What is computed.
     pub op: Op,
     /// From which nodes, all of them earlier in the arena.
@@ -49,7 +49,7 @@ mod label {
 
 /// A named tensor that the caller gives or the graph keeps.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Port {
+pub struct GraphPort {
     /// The name, unique among the graph's ports of its kind.
     pub name: String,
     /// Data type and shape.
@@ -60,12 +60,12 @@ pub struct Port {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Graph {
     /// In topological order.
-    pub nodes: Vec<Node>,
-    /// What a dispatch is given, addressed by `Source::Input`.
-    pub inputs: Vec<Port>,
-    /// State that outlives a dispatch, addressed by `Source::Variable`.
-    pub variables: Vec<Port>,
-    /// Dense little-endian bytes, addressed by `Source::Constant`. They are not serialized with the graph: whoever sends one
+    pub nodes: Vec<GraphNode>,
+    /// What a dispatch is given, addressed by `SourceOp::Input`.
+    pub inputs: Vec<GraphPort>,
+    /// State that outlives a dispatch, addressed by `SourceOp::Variable`.
+    pub variables: Vec<GraphPort>,
+    /// Dense little-endian bytes, addressed by `SourceOp::Constant`. They are not serialized with the graph: whoever sends one
     /// sends them beside it.
     #[serde(skip)]
     pub constants: Vec<Arc<[u8]>>,
@@ -77,7 +77,7 @@ pub struct Graph {
 
 impl Graph {
     /// The node at `id`.
-    pub fn node(&self, id: NodeId) -> &Node {
+    pub fn node(&self, id: NodeId) -> &GraphNode {
         &self.nodes[id.index()]
     }
 

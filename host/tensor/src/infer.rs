@@ -31,7 +31,7 @@ pub fn infer(op: &Op, inputs: &[&Descriptor], declared: Option<&Descriptor>) -> 
         Op::Source(source) => source::infer(source, inputs, declared),
         Op::Unary(unary) => unary::infer(*unary, inputs),
         Op::Binary(binary) => binary::infer(*binary, inputs),
-        Op::Select => select(inputs),
+        Op::Select => infer_select(inputs),
         Op::Reduce(reduce) => reduce::infer(reduce, inputs),
         Op::Movement(movement) => movement::infer(movement, inputs),
         Op::Contract(contract) => contract::infer(*contract, inputs),
@@ -44,7 +44,7 @@ pub fn infer(op: &Op, inputs: &[&Descriptor], declared: Option<&Descriptor>) -> 
 ///
 /// # Errors
 /// `ScalarRange` for a fraction, a NaN or a number too large, where `dtype` is an integer type.
-pub(crate) fn coerce(op: &'static str, value: Scalar, dtype: DType) -> Result<Scalar, GraphError> {
+pub(crate) fn coerce_scalar(op: &'static str, value: Scalar, dtype: DType) -> Result<Scalar, GraphError> {
     let scalar = match value {
         Scalar::Int(value) if dtype.is_float() => Scalar::Float(value as f64),
         Scalar::Float(value) if !dtype.is_float() && value == value.trunc() && value.abs() < 1e30 => {
@@ -79,59 +79,59 @@ fn integer_range(dtype: DType) -> std::ops::RangeInclusive<i128> {
     }
 }
 
-fn select(inputs: &[&Descriptor]) -> Result<Descriptor, GraphError> {
+fn infer_select(inputs: &[&Descriptor]) -> Result<Descriptor, GraphError> {
     let op = Op::Select.name();
-    let [condition, a, b] = operands(op, inputs)?;
+    let [condition, a, b] = expect_operands(op, inputs)?;
     if condition.dtype != DType::U8 {
         return Err(GraphError::DType { op, operand: "condition", expected: "uint8", got: condition.dtype });
     }
-    same(op, a, b)?;
-    same_shape(op, condition, a)?;
+    check_same_descriptor(op, a, b)?;
+    check_same_shape(op, condition, a)?;
     Ok(a.clone())
 }
 
 /// Exactly `N` operands.
-fn operands<'a, const N: usize>(
+fn expect_operands<'a, const N: usize>(
     op: &'static str,
     inputs: &[&'a Descriptor],
 ) -> Result<[&'a Descriptor; N], GraphError> {
     inputs.try_into().map_err(|_| GraphError::OperandCount { op, least: N, most: N, got: inputs.len() })
 }
 
-fn float(op: &'static str, operand: &'static str, descriptor: &Descriptor) -> Result<(), GraphError> {
+fn check_float(op: &'static str, operand: &'static str, descriptor: &Descriptor) -> Result<(), GraphError> {
     if descriptor.dtype.is_float() {
         return Ok(());
     }
     Err(GraphError::DType { op, operand, expected: "float32 or float16", got: descriptor.dtype })
 }
 
-fn same_dtype(op: &'static str, a: &Descriptor, b: &Descriptor) -> Result<(), GraphError> {
+fn check_same_dtype(op: &'static str, a: &Descriptor, b: &Descriptor) -> Result<(), GraphError> {
     if a.dtype == b.dtype {
         return Ok(());
     }
     Err(GraphError::DTypesDiffer { op, lhs: a.clone(), rhs: b.clone() })
 }
 
-fn same_shape(op: &'static str, a: &Descriptor, b: &Descriptor) -> Result<(), GraphError> {
+fn check_same_shape(op: &'static str, a: &Descriptor, b: &Descriptor) -> Result<(), GraphError> {
     if a.shape == b.shape {
         return Ok(());
     }
     Err(GraphError::ShapesDiffer { op, lhs: a.clone(), rhs: b.clone() })
 }
 
-fn same(op: &'static str, a: &Descriptor, b: &Descriptor) -> Result<(), GraphError> {
-    same_dtype(op, a, b)?;
-    same_shape(op, a, b)
+fn check_same_descriptor(op: &'static str, a: &Descriptor, b: &Descriptor) -> Result<(), GraphError> {
+    check_same_dtype(op, a, b)?;
+    check_same_shape(op, a, b)
 }
 
-fn rank(op: &'static str, operand: &'static str, descriptor: &Descriptor, rank: usize) -> Result<(), GraphError> {
+fn check_rank(op: &'static str, operand: &'static str, descriptor: &Descriptor, rank: usize) -> Result<(), GraphError> {
     if descriptor.shape.rank() == rank {
         return Ok(());
     }
     Err(GraphError::Rank { op, operand, least: rank, most: rank, got: descriptor.clone() })
 }
 
-fn dimension(
+fn check_dimension(
     op: &'static str,
     operand: &'static str,
     descriptor: &Descriptor,
@@ -144,7 +144,7 @@ fn dimension(
     Err(GraphError::Dimension { op, operand, axis, expected, got: descriptor.clone() })
 }
 
-fn axis(op: &'static str, descriptor: &Descriptor, axis: usize) -> Result<(), GraphError> {
+fn check_axis(op: &'static str, descriptor: &Descriptor, axis: usize) -> Result<(), GraphError> {
     if axis < descriptor.shape.rank() {
         return Ok(());
     }
@@ -152,9 +152,9 @@ fn axis(op: &'static str, descriptor: &Descriptor, axis: usize) -> Result<(), Gr
 }
 
 /// Sorted, distinct and in range.
-fn axes(op: &'static str, descriptor: &Descriptor, axes: &[usize]) -> Result<(), GraphError> {
+fn check_axes(op: &'static str, descriptor: &Descriptor, axes: &[usize]) -> Result<(), GraphError> {
     for &each in axes {
-        axis(op, descriptor, each)?;
+        check_axis(op, descriptor, each)?;
     }
     if axes.windows(2).all(|pair| pair[0] < pair[1]) {
         return Ok(());
@@ -164,7 +164,12 @@ fn axes(op: &'static str, descriptor: &Descriptor, axes: &[usize]) -> Result<(),
     Err(GraphError::AxesUnsorted { op, axes })
 }
 
-fn attribute_count(op: &'static str, attribute: &'static str, expected: usize, got: usize) -> Result<(), GraphError> {
+fn check_attribute_count(
+    op: &'static str,
+    attribute: &'static str,
+    expected: usize,
+    got: usize,
+) -> Result<(), GraphError> {
     if expected == got {
         return Ok(());
     }
@@ -172,14 +177,19 @@ fn attribute_count(op: &'static str, attribute: &'static str, expected: usize, g
 }
 
 /// From `least` to [`ELEMENTS_MAX`].
-fn attribute(op: &'static str, attribute: &'static str, least: usize, got: usize) -> Result<(), GraphError> {
+fn check_attribute_range(
+    op: &'static str,
+    attribute: &'static str,
+    least: usize,
+    got: usize,
+) -> Result<(), GraphError> {
     if (least..=ELEMENTS_MAX).contains(&got) {
         return Ok(());
     }
     Err(GraphError::AttributeRange { op, attribute, least, most: ELEMENTS_MAX, got })
 }
 
-fn described(dtype: DType, dims: Vec<usize>) -> Result<Descriptor, GraphError> {
+fn new_descriptor(dtype: DType, dims: Vec<usize>) -> Result<Descriptor, GraphError> {
     Ok(Descriptor::new(dtype, Shape::new(dims)?))
 }
 

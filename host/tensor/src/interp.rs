@@ -17,17 +17,17 @@ mod unary;
 mod value;
 
 use crate::error::GraphError;
-use crate::graph::{Graph, Port};
-use crate::op::{Op, Source};
+use crate::graph::{Graph, GraphPort};
+use crate::op::{Op, SourceOp};
 use crate::verify::VerifiedGraph;
 use crate::{Descriptor, NodeId};
 
 pub use source::philox4x32_10;
-pub use value::{Elements, Value};
+pub use value::{InterpElements, InterpTensor};
 
 /// What happens to a float result before the next operator sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Precision {
+pub enum InterpPrecision {
     /// Rounded to the node's data type: the definition of the operators.
     Stored,
     /// Kept as f64 whatever the data type: for finite differences, which rounding would drown.
@@ -38,8 +38,12 @@ pub enum Precision {
 ///
 /// # Errors
 /// `ValueCount` or `ValueDescriptor` if inputs or variables are not those that the graph declares.
-pub fn evaluate(graph: &VerifiedGraph, inputs: &[Value], variables: &mut [Value]) -> Result<Vec<Value>, GraphError> {
-    evaluate_with(graph, inputs, variables, Precision::Stored)
+pub fn evaluate(
+    graph: &VerifiedGraph,
+    inputs: &[InterpTensor],
+    variables: &mut [InterpTensor],
+) -> Result<Vec<InterpTensor>, GraphError> {
+    evaluate_with(graph, inputs, variables, InterpPrecision::Stored)
 }
 
 /// As [`evaluate`], with a choice of what happens to intermediate floats.
@@ -48,26 +52,26 @@ pub fn evaluate(graph: &VerifiedGraph, inputs: &[Value], variables: &mut [Value]
 /// As [`evaluate`].
 pub fn evaluate_with(
     graph: &VerifiedGraph,
-    inputs: &[Value],
-    variables: &mut [Value],
-    precision: Precision,
-) -> Result<Vec<Value>, GraphError> {
+    inputs: &[InterpTensor],
+    variables: &mut [InterpTensor],
+    precision: InterpPrecision,
+) -> Result<Vec<InterpTensor>, GraphError> {
     let graph = graph.graph();
-    check("inputs", &graph.inputs, inputs)?;
-    check("variables", &graph.variables, variables)?;
-    let mut uses = uses(graph);
-    let mut values: Vec<Option<Value>> = vec![None; graph.nodes.len()];
+    check_port_values("inputs", &graph.inputs, inputs)?;
+    check_port_values("variables", &graph.variables, variables)?;
+    let mut uses = use_counts(graph);
+    let mut values: Vec<Option<InterpTensor>> = vec![None; graph.nodes.len()];
     for (position, node) in graph.nodes.iter().enumerate() {
         if uses[position] == 0 {
             continue;
         }
         let value = match &node.op {
-            Op::Source(Source::Input(input)) => inputs[*input as usize].clone(),
-            Op::Source(Source::Variable(variable)) => variables[*variable as usize].clone(),
-            Op::Source(Source::Constant(constant)) => {
-                Value::from_bytes(node.descriptor.clone(), &graph.constants[*constant as usize])?
+            Op::Source(SourceOp::Input(input)) => inputs[*input as usize].clone(),
+            Op::Source(SourceOp::Variable(variable)) => variables[*variable as usize].clone(),
+            Op::Source(SourceOp::Constant(constant)) => {
+                InterpTensor::from_bytes(node.descriptor.clone(), &graph.constants[*constant as usize])?
             }
-            op @ (Op::Source(Source::Fill(_) | Source::Iota { .. } | Source::Random { .. })
+            op @ (Op::Source(SourceOp::Fill(_) | SourceOp::Iota { .. } | SourceOp::Random { .. })
             | Op::Unary(_)
             | Op::Binary(_)
             | Op::Select
@@ -76,8 +80,9 @@ pub fn evaluate_with(
             | Op::Contract(_)
             | Op::Convolution(_)
             | Op::Index(_)) => {
-                let operands: Vec<&Value> = node.inputs.iter().map(|&input| kept(&values, input)).collect();
-                apply(op, &operands, &node.descriptor, precision)
+                let operands: Vec<&InterpTensor> =
+                    node.inputs.iter().map(|&input| computed_value(&values, input)).collect();
+                evaluate_op(op, &operands, &node.descriptor, precision)
             }
         };
         values[position] = Some(value);
@@ -88,9 +93,9 @@ pub fn evaluate_with(
             }
         }
     }
-    let outputs = graph.outputs.iter().map(|&(_, node)| kept(&values, node).clone()).collect();
+    let outputs = graph.outputs.iter().map(|&(_, node)| computed_value(&values, node).clone()).collect();
     for &(variable, node) in &graph.assignments {
-        variables[variable as usize] = kept(&values, node).clone();
+        variables[variable as usize] = computed_value(&values, node).clone();
     }
     Ok(outputs)
 }
@@ -98,15 +103,20 @@ pub fn evaluate_with(
 /// The result of one operator on values that inference has accepted for it. `descriptor` is what inference gave.
 ///
 /// Inputs, constants and variables come from outside and are no operators in this sense.
-pub fn apply(op: &Op, operands: &[&Value], descriptor: &Descriptor, precision: Precision) -> Value {
+pub fn evaluate_op(
+    op: &Op,
+    operands: &[&InterpTensor],
+    descriptor: &Descriptor,
+    precision: InterpPrecision,
+) -> InterpTensor {
     let shape = &descriptor.shape;
     let elements = match op {
-        Op::Source(Source::Fill(scalar)) => source::fill(*scalar, descriptor),
-        Op::Source(Source::Iota { axis }) => source::iota(*axis, descriptor),
-        Op::Source(Source::Random { stream, distribution }) => {
+        Op::Source(SourceOp::Fill(scalar)) => source::fill(*scalar, descriptor),
+        Op::Source(SourceOp::Iota { axis }) => source::iota(*axis, descriptor),
+        Op::Source(SourceOp::Random { stream, distribution }) => {
             source::random(operands[0], *stream, *distribution, shape)
         }
-        Op::Source(Source::Input(_) | Source::Constant(_) | Source::Variable(_)) => {
+        Op::Source(SourceOp::Input(_) | SourceOp::Constant(_) | SourceOp::Variable(_)) => {
             unreachable!("{op:?} is bound before operators are applied")
         }
         Op::Unary(op) => unary::evaluate(*op, operands[0]),
@@ -118,10 +128,10 @@ pub fn apply(op: &Op, operands: &[&Value], descriptor: &Descriptor, precision: P
         Op::Convolution(op) => convolution::evaluate(op, operands, shape),
         Op::Index(op) => index::evaluate(*op, operands, shape),
     };
-    Value::stored(descriptor.clone(), elements, precision)
+    InterpTensor::rounded_to_dtype(descriptor.clone(), elements, precision)
 }
 
-fn check(ports: &'static str, declared: &[Port], given: &[Value]) -> Result<(), GraphError> {
+fn check_port_values(ports: &'static str, declared: &[GraphPort], given: &[InterpTensor]) -> Result<(), GraphError> {
     if declared.len() != given.len() {
         return Err(GraphError::ValueCount { ports, expected: declared.len(), got: given.len() });
     }
@@ -138,7 +148,7 @@ fn check(ports: &'static str, declared: &[Port], given: &[Value]) -> Result<(), 
 }
 
 /// How often each node's value is read: by nodes that are themselves needed, as an output, or by an assignment.
-fn uses(graph: &Graph) -> Vec<usize> {
+fn use_counts(graph: &Graph) -> Vec<usize> {
     let mut uses = vec![0; graph.nodes.len()];
     graph.outputs.iter().for_each(|(_, node)| uses[node.index()] += 1);
     graph.assignments.iter().for_each(|(_, node)| uses[node.index()] += 1);
@@ -150,6 +160,6 @@ fn uses(graph: &Graph) -> Vec<usize> {
     uses
 }
 
-fn kept(values: &[Option<Value>], node: NodeId) -> &Value {
+fn computed_value(values: &[Option<InterpTensor>], node: NodeId) -> &InterpTensor {
     values[node.index()].as_ref().expect("a value is kept until its last use")
 }

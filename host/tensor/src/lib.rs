@@ -6,7 +6,6 @@
 
 #![deny(clippy::wildcard_enum_match_arm)]
 
-pub mod arbitrary;
 pub mod builder;
 pub mod dtype;
 pub mod error;
@@ -16,19 +15,20 @@ pub mod infer;
 pub mod interp;
 pub mod interrupt;
 pub mod limits;
-pub mod mixed;
+pub mod micro_batches;
+pub mod mixed_precision;
 pub mod nn;
 pub mod op;
 pub mod shape;
-pub mod shards;
+pub mod testgen;
 pub mod text;
 pub mod verify;
 
 pub use builder::GraphBuilder;
 pub use dtype::DType;
-pub use error::{GraphError, ShardsError};
-pub use graph::{Graph, Node, NodeId, Port};
-pub use interrupt::{Interrupt, Interrupted};
+pub use error::{GraphError, MicroBatchError};
+pub use graph::{Graph, GraphNode, GraphPort, NodeId};
+pub use interrupt::{InterruptCheck, InterruptedError};
 pub use op::Op;
 pub use shape::{Descriptor, Shape};
 pub use verify::{VerifiedGraph, verify, verify_interruptible};

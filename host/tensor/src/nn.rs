@@ -6,6 +6,7 @@
 mod activation;
 mod conv;
 mod conv_transpose;
+mod f32_compute;
 mod index;
 mod linear;
 mod loss;
@@ -19,7 +20,6 @@ mod recurrent;
 mod reduce;
 mod resample;
 mod scan;
-mod wide;
 
 use crate::builder::GraphBuilder;
 use crate::error::GraphError;
@@ -37,32 +37,33 @@ pub use linear::{GemmOptions, gemm, linear};
 pub use loss::{accuracy, binary_cross_entropy, cross_entropy, mean_squared_error, one_hot};
 pub use movement::{pad_edge, pad_reflection, pad_symmetric, split, tile, triangular};
 pub use norm::{batch_normalization, instance_normalization, layer_normalization};
-pub use optimizer::{Adam, AdamUpdate, Sgd, SgdUpdate, WeightDecay, adam, clip_by_global_norm, sgd};
-pub use pool::{Pool2dOptions, Rounding, average_pool2d, l2_pool2d, max_pool2d};
+pub use optimizer::{AdamOptions, AdamUpdate, SgdOptions, SgdUpdate, WeightDecay, adam, clip_by_global_norm, sgd};
+pub use pool::{Pool2dOptions, PoolRounding, average_pool2d, l2_pool2d, max_pool2d};
 pub use quantize::{dequantize_linear, quantize_linear};
 pub use random::{dropout, normal, uniform};
 pub use recurrent::{
-    Activation, Direction, GruLayout, GruOptions, LstmLayout, LstmOptions, gru, gru_cell, lstm, lstm_cell,
+    GruLayout, GruOptions, LstmLayout, LstmOptions, RecurrentActivation, RecurrentDirection, gru, gru_cell, lstm,
+    lstm_cell,
 };
 pub use reduce::{reduce_l1, reduce_l2, reduce_log_sum, reduce_log_sum_exp, reduce_mean, reduce_sum_square};
-pub use resample::{Interpolation, Resample2dOptions, resample2d};
+pub use resample::{Resample2dOptions, ResampleInterpolation, resample2d};
 pub use scan::cumulative_sum;
 
 /// `value` everywhere, in `node`'s data type and shape.
-fn like(g: &mut GraphBuilder, node: NodeId, value: f64) -> Result<NodeId, GraphError> {
+fn fill_like(g: &mut GraphBuilder, node: NodeId, value: f64) -> Result<NodeId, GraphError> {
     let descriptor = g.descriptor_of(node)?.clone();
     g.fill(descriptor, Scalar::Float(value))
 }
 
 /// `x * value`.
-fn scale(g: &mut GraphBuilder, x: NodeId, value: f64) -> Result<NodeId, GraphError> {
-    let factor = like(g, x, value)?;
+fn scale_by(g: &mut GraphBuilder, x: NodeId, value: f64) -> Result<NodeId, GraphError> {
+    let factor = fill_like(g, x, value)?;
     g.mul(x, factor)
 }
 
 /// `x + value`.
-fn shift(g: &mut GraphBuilder, x: NodeId, value: f64) -> Result<NodeId, GraphError> {
-    let term = like(g, x, value)?;
+fn shift_by(g: &mut GraphBuilder, x: NodeId, value: f64) -> Result<NodeId, GraphError> {
+    let term = fill_like(g, x, value)?;
     g.add(x, term)
 }
 

@@ -1,6 +1,6 @@
 //! The closed vocabulary of primitive operators, in families. Every stage answers for each of them.
 //!
-//! Primitives never broadcast implicitly: the builder inserts `Movement::Broadcast`. Composites (softmax, losses,
+//! Primitives never broadcast implicitly: the builder inserts `MovementOp::Broadcast`. Composites (softmax, losses,
 //! optimisers ...) are functions in [`crate::nn`] that build primitives; they are not listed here.
 
 use serde::{Deserialize, Serialize};
@@ -15,34 +15,34 @@ mod reduce;
 mod source;
 mod unary;
 
-pub use binary::Binary;
-pub use contract::Contract;
-pub use convolution::{Conv2d, Convolution, Pool, Pool2d};
-pub use index::{Combine, Index};
-pub use movement::Movement;
-pub use reduce::{Reduce, ReduceKind};
-pub use source::{Distribution, Scalar, Source};
-pub use unary::Unary;
+pub use binary::BinaryOp;
+pub use contract::ContractOp;
+pub use convolution::{Conv2d, ConvolutionOp, Pool2d, PoolKind};
+pub use index::{IndexOp, ScatterCombine};
+pub use movement::MovementOp;
+pub use reduce::{ReduceKind, ReduceOp};
+pub use source::{RandomDistribution, Scalar, SourceOp};
+pub use unary::UnaryOp;
 
 /// A primitive operator with its attributes; operands stand in the graph's node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Op {
     /// Values that come from outside or from nothing.
-    Source(Source),
+    Source(SourceOp),
     /// One operand, element by element.
-    Unary(Unary),
+    Unary(UnaryOp),
     /// Two operands of one shape, element by element.
-    Binary(Binary),
+    Binary(BinaryOp),
     /// `condition ? a : b`, element by element; operands `[condition: uint8, a, b]` of one shape.
     Select,
     /// Fewer elements along some axes; reduced axes stay with size 1.
-    Reduce(Reduce),
+    Reduce(ReduceOp),
     /// Elements moved, repeated or left out; never changed.
-    Movement(Movement),
+    Movement(MovementOp),
     /// Sums of products: matrix multiplication.
-    Contract(Contract),
+    Contract(ContractOp),
     /// Sliding windows in two dimensions, and their adjoints.
-    Convolution(Convolution),
+    Convolution(ConvolutionOp),
     /// Elements chosen by other elements' values.
-    Index(Index),
+    Index(IndexOp),
 }

@@ -6,12 +6,12 @@
 use std::collections::HashSet;
 use std::ops::Deref;
 
-use crate::builder::{check_name, infer_at, port};
+use crate::builder::{check_name, infer_at, port_descriptor};
 use crate::error::{GraphError, NameKind};
-use crate::graph::{Graph, Node, NodeId};
+use crate::graph::{Graph, GraphNode, NodeId};
 use crate::limits::{GRAPH_CONSTANT_BYTES_MAX, GRAPH_NODES_MAX, GRAPH_OPERANDS_MAX, GRAPH_OUTPUTS_MAX, NAME_BYTES_MAX};
-use crate::op::{Op, Source};
-use crate::{Descriptor, Interrupt, Port};
+use crate::op::{Op, SourceOp};
+use crate::{Descriptor, GraphPort, InterruptCheck};
 
 /// A graph that keeps every promise of [`Graph`] and is within every limit of [`crate::limits`].
 ///
@@ -43,27 +43,27 @@ impl Deref for VerifiedGraph {
 /// # Errors
 /// The first fault: limits first, then ports, nodes in order (with the node as the place), outputs and assignments.
 pub fn verify(graph: Graph) -> Result<VerifiedGraph, GraphError> {
-    verify_interruptible(graph, &Interrupt::never())
+    verify_interruptible(graph, &InterruptCheck::never())
 }
 
 /// As [`verify`], until `interrupt` comes.
 ///
 /// # Errors
-/// As [`verify`]; `Interrupted`.
-pub fn verify_interruptible(graph: Graph, interrupt: &Interrupt<'_>) -> Result<VerifiedGraph, GraphError> {
+/// As [`verify`]; `InterruptedError`.
+pub fn verify_interruptible(graph: Graph, interrupt: &InterruptCheck<'_>) -> Result<VerifiedGraph, GraphError> {
     check_limits(&graph)?;
     check_ports(NameKind::Input, &graph.inputs)?;
     check_ports(NameKind::Variable, &graph.variables)?;
     for index in 0..graph.nodes.len() {
         interrupt.check()?;
-        check_node(&graph, index).map_err(|error| error.at(place(index, &graph.nodes[index])))?;
+        check_node(&graph, index).map_err(|error| error.at(node_place(index, &graph.nodes[index])))?;
     }
     check_outputs(&graph)?;
     check_assignments(&graph)?;
     Ok(VerifiedGraph(graph))
 }
 
-fn place(index: usize, node: &Node) -> String {
+fn node_place(index: usize, node: &GraphNode) -> String {
     match &node.label {
         // A label past its limit is refused like any other fault, but not repeated.
         Some(label) if label.len() <= NAME_BYTES_MAX => format!("node {index}, {label}"),
@@ -92,7 +92,7 @@ fn check_limits(graph: &Graph) -> Result<(), GraphError> {
     Ok(())
 }
 
-fn check_ports(kind: NameKind, ports: &[Port]) -> Result<(), GraphError> {
+fn check_ports(kind: NameKind, ports: &[GraphPort]) -> Result<(), GraphError> {
     check_names(kind, ports.iter().map(|port| port.name.as_str()))
 }
 
@@ -133,11 +133,11 @@ fn check_node(graph: &Graph, index: usize) -> Result<(), GraphError> {
 }
 
 /// What the graph says of a source: its port's descriptor, or else its own.
-fn check_source(graph: &Graph, source: &Source, own: &Descriptor) -> Result<Descriptor, GraphError> {
+fn check_source(graph: &Graph, source: &SourceOp, own: &Descriptor) -> Result<Descriptor, GraphError> {
     match source {
-        Source::Input(number) => port(source.name(), &graph.inputs, *number),
-        Source::Variable(number) => port(source.name(), &graph.variables, *number),
-        Source::Constant(number) => {
+        SourceOp::Input(number) => port_descriptor(source.name(), &graph.inputs, *number),
+        SourceOp::Variable(number) => port_descriptor(source.name(), &graph.variables, *number),
+        SourceOp::Constant(number) => {
             let count = graph.constants.len();
             let Some(bytes) = graph.constants.get(*number as usize) else {
                 return Err(GraphError::UnknownPort { op: source.name(), number: *number, count });
@@ -147,20 +147,20 @@ fn check_source(graph: &Graph, source: &Source, own: &Descriptor) -> Result<Desc
             }
             Ok(own.clone())
         }
-        Source::Fill(_) | Source::Iota { .. } | Source::Random { .. } => Ok(own.clone()),
+        SourceOp::Fill(_) | SourceOp::Iota { .. } | SourceOp::Random { .. } => Ok(own.clone()),
     }
 }
 
 fn check_outputs(graph: &Graph) -> Result<(), GraphError> {
     check_names(NameKind::Output, graph.outputs.iter().map(|(name, _)| name.as_str()))?;
-    graph.outputs.iter().try_for_each(|&(_, id)| existing(graph, id).map(|_| ()))
+    graph.outputs.iter().try_for_each(|&(_, id)| check_exists(graph, id).map(|_| ()))
 }
 
 fn check_assignments(graph: &Graph) -> Result<(), GraphError> {
     let mut assigned = HashSet::new();
     for &(number, id) in &graph.assignments {
-        let expected = port("variable", &graph.variables, number)?;
-        let got = &existing(graph, id)?.descriptor;
+        let expected = port_descriptor("variable", &graph.variables, number)?;
+        let got = &check_exists(graph, id)?.descriptor;
         let name = &graph.variables[number as usize].name;
         if *got != expected {
             return Err(GraphError::AssignMismatch { name: name.clone(), expected, got: got.clone() });
@@ -172,7 +172,7 @@ fn check_assignments(graph: &Graph) -> Result<(), GraphError> {
     Ok(())
 }
 
-fn existing(graph: &Graph, id: NodeId) -> Result<&Node, GraphError> {
+fn check_exists(graph: &Graph, id: NodeId) -> Result<&GraphNode, GraphError> {
     let nodes = graph.nodes.len();
     graph.nodes.get(id.index()).ok_or(GraphError::UnknownNode { id: id.0, nodes })
 }

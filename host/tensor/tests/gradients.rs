@@ -4,18 +4,18 @@
 
 mod differences;
 
-use differences::check;
-use saggar_tensor::arbitrary::cases;
+use differences::check_gradients;
 use saggar_tensor::grad::gradients;
-use saggar_tensor::op::{Convolution, Op, Pool, Pool2d, Scalar, Unary};
+use saggar_tensor::op::{ConvolutionOp, Op, Pool2d, PoolKind, Scalar, UnaryOp};
+use saggar_tensor::testgen::primitive_cases;
 use saggar_tensor::{DType, Descriptor, GraphBuilder, GraphError, NodeId, Shape, verify};
 
 #[test]
-fn primitives() {
+fn primitive_gradients_match_finite_differences() {
     for seed in 0..4 {
         let mut checked = 0;
-        for case in cases(seed).into_iter().filter(|case| case.smooth) {
-            check(&format!("{} (seed {seed})", case.name), &case, 1);
+        for case in primitive_cases(seed).into_iter().filter(|case| case.smooth) {
+            check_gradients(&format!("{} (seed {seed})", case.name), &case, 1);
             checked += 1;
         }
         assert!(checked > 150, "only {checked} cases are smooth");
@@ -24,11 +24,11 @@ fn primitives() {
 
 /// Gradients of gradients: the rules emit primitives that have rules.
 #[test]
-fn second_order() {
+fn second_order_gradients_match_finite_differences() {
     // Pooling by maximum has no second rule.
     let once = |name: &str| name.starts_with("max-pool2d");
-    for case in cases(9).into_iter().filter(|case| case.smooth && !once(&case.name)) {
-        check(&format!("{}, twice", case.name), &case, 2);
+    for case in primitive_cases(9).into_iter().filter(|case| case.smooth && !once(&case.name)) {
+        check_gradients(&format!("{}, twice", case.name), &case, 2);
     }
 }
 
@@ -42,7 +42,7 @@ fn sum(g: &mut GraphBuilder, x: NodeId) -> NodeId {
 }
 
 #[test]
-fn a_loss_is_one_float() {
+fn a_loss_must_be_one_float() {
     let mut g = GraphBuilder::new();
     let x = g.input("x", float(&[2])).unwrap();
     let n = g.input("n", Descriptor::new(DType::I32, Shape::scalar())).unwrap();
@@ -55,7 +55,7 @@ fn a_loss_is_one_float() {
 }
 
 #[test]
-fn what_the_loss_does_not_depend_on_gets_zeros() {
+fn unrelated_nodes_get_zero_gradients() {
     let mut g = GraphBuilder::new();
     let x = g.input("x", float(&[3])).unwrap();
     let other = g.input("other", float(&[2, 2])).unwrap();
@@ -68,19 +68,19 @@ fn what_the_loss_does_not_depend_on_gets_zeros() {
     for (gradient, wrt) in found.into_iter().zip([x, other, late]) {
         assert_eq!(g.descriptor(gradient), g.descriptor(wrt));
         let node = g.graph().node(gradient);
-        assert_eq!(node.op, Op::Source(saggar_tensor::op::Source::Fill(Scalar::Float(0.0))));
+        assert_eq!(node.op, Op::Source(saggar_tensor::op::SourceOp::Fill(Scalar::Float(0.0))));
     }
     verify(g.finish()).unwrap();
 }
 
 /// Only what lies between is visited: an operator without a rule beside the path is no obstacle, on it one with a name.
 #[test]
-fn an_operator_without_a_rule_is_named() {
+fn an_operator_without_a_gradient_is_named_in_the_error() {
     let pool = Pool2d { window: [2, 2], padding: [0; 4], strides: [2, 2], dilations: [1, 1] };
     let mut g = GraphBuilder::new();
     let x = g.input("x", float(&[1, 1, 4, 4])).unwrap();
     let dy = g.input("dy", float(&[1, 1, 2, 2])).unwrap();
-    let dx = g.add_node(Op::Convolution(Convolution::MaxPool2dGrad(pool)), &[x, dy]).unwrap();
+    let dx = g.add_node(Op::Convolution(ConvolutionOp::MaxPool2dGrad(pool)), &[x, dy]).unwrap();
     g.label(dx, "pooled back").unwrap();
     let loss = sum(&mut g, dx);
     gradients(&mut g, loss, &[x]).unwrap();
@@ -91,40 +91,41 @@ fn an_operator_without_a_rule_is_named() {
 
 /// Equals share the adjoint of a maximum; max pooling gives it to the first.
 #[test]
-fn equals() {
-    use saggar_tensor::interp::{Value, evaluate};
+fn equal_operands_share_the_gradient_of_a_maximum() {
+    use saggar_tensor::interp::{InterpTensor, evaluate};
     let mut g = GraphBuilder::new();
     let x = g.input("x", float(&[1, 1, 2, 2])).unwrap();
     let largest = g.reduce_max(x, &[2, 3], false).unwrap();
     let loss = sum(&mut g, largest);
     let shared = gradients(&mut g, loss, &[x]).unwrap()[0];
     let pool = Pool2d { window: [2, 2], padding: [0; 4], strides: [1, 1], dilations: [1, 1] };
-    let pooled = g.pool2d(x, Pool::Max, pool).unwrap();
+    let pooled = g.pool2d(x, PoolKind::Max, pool).unwrap();
     let loss = sum(&mut g, pooled);
     let first = gradients(&mut g, loss, &[x]).unwrap()[0];
-    let negative = g.add_node(Op::Unary(Unary::Neg), &[x]).unwrap();
+    let negative = g.add_node(Op::Unary(UnaryOp::Neg), &[x]).unwrap();
     let smaller = g.max(x, negative).unwrap();
     let loss = sum(&mut g, smaller);
     let halves = gradients(&mut g, loss, &[x]).unwrap()[0];
     for (name, node) in [("shared", shared), ("first", first), ("halves", halves)] {
         g.output(name, node).unwrap();
     }
-    let value = Value::from_numbers(DType::F32, Shape::new([1, 1, 2, 2]).unwrap(), &[0.0, 3.0, -1.0, 3.0]).unwrap();
+    let value =
+        InterpTensor::from_numbers(DType::F32, Shape::new([1, 1, 2, 2]).unwrap(), &[0.0, 3.0, -1.0, 3.0]).unwrap();
     let outputs = evaluate(&verify(g.finish()).unwrap(), &[value], &mut []).unwrap();
-    assert_eq!(outputs[0].numbers(), [0.0, 0.5, 0.0, 0.5]);
-    assert_eq!(outputs[1].numbers(), [0.0, 1.0, 0.0, 0.0]);
+    assert_eq!(outputs[0].to_f64_numbers(), [0.0, 0.5, 0.0, 0.5]);
+    assert_eq!(outputs[1].to_f64_numbers(), [0.0, 1.0, 0.0, 0.0]);
     // At 0 both operands are equal: half of 1 minus half of 1.
-    assert_eq!(outputs[2].numbers(), [0.0, 1.0, -1.0, 1.0]);
+    assert_eq!(outputs[2].to_f64_numbers(), [0.0, 1.0, -1.0, 1.0]);
 }
 
 /// Whatever primitives are joined: gradients are found, verified, and evaluate to the shapes of their nodes.
 #[test]
 fn random_graphs_have_gradients() {
-    use saggar_tensor::arbitrary::graph;
     use saggar_tensor::interp::evaluate;
+    use saggar_tensor::testgen::random_graph;
     let mut nonzero = 0;
     for seed in 0..150 {
-        let case = graph(seed);
+        let case = random_graph(seed);
         let mut g = case.builder.clone();
         let float = |g: &GraphBuilder, node: &NodeId| g.descriptor(*node).dtype.is_float();
         let wrt: Vec<NodeId> = case.input_nodes.iter().copied().filter(|node| float(&g, node)).collect();
@@ -145,7 +146,7 @@ fn random_graphs_have_gradients() {
         let outputs = evaluate(&verified, &case.inputs, &mut case.variables.clone()).unwrap();
         for (gradient, &node) in outputs[case.output_nodes.len()..].iter().zip(&wrt) {
             assert_eq!(gradient.descriptor(), verified.graph().descriptor(node), "seed {seed}");
-            nonzero += usize::from(gradient.numbers().iter().any(|number| *number != 0.0));
+            nonzero += usize::from(gradient.to_f64_numbers().iter().any(|number| *number != 0.0));
         }
     }
     assert!(nonzero > 80, "{nonzero} gradients are not zero");

@@ -9,20 +9,20 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use saggar_tensor::grad::gradients;
-use saggar_tensor::interp::{Value, evaluate};
+use saggar_tensor::interp::{InterpTensor, evaluate};
 use saggar_tensor::limits::{ELEMENTS_MAX, RANK_MAX};
 use saggar_tensor::nn::{
-    self, Conv2dOptions, ConvTranspose2dOptions, Direction, GemmOptions, GruOptions, Interpolation, LstmOptions,
-    Pool2dOptions, Resample2dOptions, Rounding,
+    self, Conv2dOptions, ConvTranspose2dOptions, GemmOptions, GruOptions, LstmOptions, Pool2dOptions, PoolRounding,
+    RecurrentDirection, Resample2dOptions, ResampleInterpolation,
 };
-use saggar_tensor::op::{Combine, Conv2d, Distribution, ReduceKind, Scalar};
+use saggar_tensor::op::{Conv2d, RandomDistribution, ReduceKind, Scalar, ScatterCombine};
 use saggar_tensor::{DType, Descriptor, GraphBuilder, GraphError, NodeId, Shape, verify};
 
-type Built = Result<NodeId, GraphError>;
+type LimitResult = Result<NodeId, GraphError>;
 /// An operator of three operands and the numbers of its attributes.
-type Build = fn(&mut GraphBuilder, [NodeId; 3], &[usize; 8]) -> Built;
+type LimitedOperatorFn = fn(&mut GraphBuilder, [NodeId; 3], &[usize; 8]) -> LimitResult;
 
-const OPERATORS: &[(&str, Build)] = &[
+const OPERATORS: &[(&str, LimitedOperatorFn)] = &[
     ("reshape", |g, [x, ..], a| g.reshape(x, &a[..a[7] % 5])),
     ("expand", |g, [x, ..], a| g.broadcast_to(x, Shape::new(&a[..a[7] % 5])?)),
     ("transpose", |g, [x, ..], a| g.transpose(x, &a[..a[7] % 5])),
@@ -46,7 +46,7 @@ const OPERATORS: &[(&str, Build)] = &[
     }),
     ("random", |g, _, a| {
         let key = g.fill(Descriptor::new(DType::U32, Shape::new([4])?), Scalar::Int(1))?;
-        g.random(Shape::new(&a[..a[7] % 4])?, key, 1, Distribution::Uniform)
+        g.random(Shape::new(&a[..a[7] % 4])?, key, 1, RandomDistribution::Uniform)
     }),
     ("random-normal", |g, _, a| {
         let key = g.fill(Descriptor::new(DType::U32, Shape::new([4])?), Scalar::Int(1))?;
@@ -83,11 +83,11 @@ const OPERATORS: &[(&str, Build)] = &[
     }),
     ("scatter-elements", |g, [x, y, z], a| {
         let places = g.cast(y, DType::U32)?;
-        nn::scatter_elements(g, x, places, z, a[0], Combine::Mul)
+        nn::scatter_elements(g, x, places, z, a[0], ScatterCombine::Mul)
     }),
     ("scatter-nd", |g, [x, y, z], _| {
         let places = g.cast(y, DType::I32)?;
-        nn::scatter_nd(g, x, places, z, Combine::Max)
+        nn::scatter_nd(g, x, places, z, ScatterCombine::Max)
     }),
     ("scatter-add", |g, [x, y, _], a| {
         let places = g.cast(x, DType::I32)?;
@@ -98,7 +98,8 @@ const OPERATORS: &[(&str, Build)] = &[
         nn::conv2d(g, x, y, (a[7] % 3 == 0).then_some(z), options)
     }),
     ("conv-transpose2d", |g, [x, y, _], a| {
-        let options = ConvTranspose2dOptions { conv: spread(a), output_padding: [a[6], 0], ..Default::default() };
+        let options =
+            ConvTranspose2dOptions { conv: transposed_conv(a), output_padding: [a[6], 0], ..Default::default() };
         nn::conv_transpose2d(g, x, y, None, options)
     }),
     ("conv-transpose2d, sized", |g, [x, y, _], a| {
@@ -115,7 +116,7 @@ const OPERATORS: &[(&str, Build)] = &[
     }),
     ("resample2d, scaled", |g, [x, ..], a| {
         let scales = [[0.0, 1e-30, 0.5, 2.0, 1e30, f64::NAN, f64::INFINITY, -1.0][a[0] % 8], 1.0];
-        let mode = Interpolation::Linear;
+        let mode = ResampleInterpolation::Linear;
         nn::resample2d(g, x, &Resample2dOptions { mode, scales, ..Resample2dOptions::default() })
     }),
     ("layer-normalization", |g, [x, y, _], a| nn::layer_normalization(g, x, Some(y), None, &a[..a[7] % 3], 1e-3)),
@@ -128,8 +129,13 @@ const OPERATORS: &[(&str, Build)] = &[
         let labels = g.cast(y, DType::I32)?;
         nn::cross_entropy(g, x, labels)
     }),
-    ("gru", |g, [x, y, z], _| Ok(nn::gru(g, x, [y, z], None, Direction::Backward, &GruOptions::default())?[1])),
-    ("lstm", |g, [x, y, z], _| Ok(nn::lstm(g, x, [y, z], [None, None], Direction::Both, &LstmOptions::default())?[2])),
+    (
+        "gru",
+        |g, [x, y, z], _| Ok(nn::gru(g, x, [y, z], None, RecurrentDirection::Backward, &GruOptions::default())?[1]),
+    ),
+    ("lstm", |g, [x, y, z], _| {
+        Ok(nn::lstm(g, x, [y, z], [None, None], RecurrentDirection::Both, &LstmOptions::default())?[2])
+    }),
     ("gru-cell", |g, [x, y, z], _| nn::gru_cell(g, x, [y, z], x, &GruOptions::default())),
     ("lstm-cell", |g, [x, y, z], _| Ok(nn::lstm_cell(g, x, [y, z], [x, x], &LstmOptions::default())?[0])),
 ];
@@ -138,7 +144,7 @@ fn conv(a: &[usize; 8]) -> Conv2d {
     Conv2d { padding: [a[0], a[1], a[2], a[0]], strides: [a[3], 1], dilations: [a[4], 1], groups: a[5] }
 }
 
-fn spread(a: &[usize; 8]) -> Conv2d {
+fn transposed_conv(a: &[usize; 8]) -> Conv2d {
     Conv2d { padding: [a[0] / 4, 0, a[1] / 4, 0], strides: [a[2], a[3]], dilations: [1, a[4]], groups: 1 }
 }
 
@@ -148,13 +154,13 @@ fn pool(a: &[usize; 8]) -> Pool2dOptions {
         padding: [a[2], a[3], 0, a[4]],
         strides: [a[5], 1],
         dilations: [a[6], 1],
-        rounding: if a[7].is_multiple_of(2) { Rounding::Ceil } else { Rounding::Floor },
+        rounding: if a[7].is_multiple_of(2) { PoolRounding::Ceil } else { PoolRounding::Floor },
         ..Pool2dOptions::default()
     }
 }
 
 /// Sizes about every limit, and small ones.
-fn number() -> impl Strategy<Value = usize> {
+fn any_size() -> impl Strategy<Value = usize> {
     let small = 0usize..5;
     let large = prop::sample::select(vec![
         255,
@@ -172,8 +178,8 @@ fn number() -> impl Strategy<Value = usize> {
     prop_oneof![4 => small, 1 => large]
 }
 
-fn operand() -> impl Strategy<Value = Shape> {
-    prop::collection::vec(number(), 0..5).prop_map(|mut dims| {
+fn any_shape() -> impl Strategy<Value = Shape> {
+    prop::collection::vec(any_size(), 0..5).prop_map(|mut dims| {
         loop {
             // Dimensions are taken away until the shape is one.
             if let Ok(shape) = Shape::new(dims.clone()) {
@@ -189,8 +195,8 @@ fn operand() -> impl Strategy<Value = Shape> {
 }
 
 /// Three shapes that some operator takes together: alike, those of a convolution, of rows, of cells and of networks over a sequence.
-fn fitting() -> impl Strategy<Value = [Shape; 3]> {
-    (number(), number(), 0..7).prop_filter_map("past the limits", |(a, b, which)| {
+fn matching_shapes() -> impl Strategy<Value = [Shape; 3]> {
+    (any_size(), any_size(), 0..7).prop_filter_map("past the limits", |(a, b, which)| {
         let (three, four) = (b.saturating_mul(3), b.saturating_mul(4));
         let dims = match which {
             0 => [vec![a, a], vec![a, a], vec![a, a]],
@@ -207,17 +213,17 @@ fn fitting() -> impl Strategy<Value = [Shape; 3]> {
 }
 
 #[test]
-fn whatever_the_sizes_it_is_built_or_refused() {
+fn operators_of_any_size_are_built_or_refused_without_panics() {
     let config = Config { cases: 1000, failure_persistence: None, ..Config::default() };
     // The same numbers every time, so that what they reach stays reached.
     let mut runner = TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha));
-    let shapes = prop_oneof![[operand(), operand(), operand()], fitting()];
-    let strategy = (shapes, prop::array::uniform8(number()), prop::bool::weighted(0.8));
+    let shapes = prop_oneof![[any_shape(), any_shape(), any_shape()], matching_shapes()];
+    let strategy = (shapes, prop::array::uniform8(any_size()), prop::bool::weighted(0.8));
     let built = RefCell::new(BTreeSet::new());
     let outcome = runner.run(&strategy, |(operands, attributes, float)| {
         let dtype = if float { DType::F32 } else { DType::F16 };
         for (name, build) in OPERATORS {
-            if try_one(*build, &operands, &attributes, dtype)
+            if try_operator(*build, &operands, &attributes, dtype)
                 .map_err(|why| TestCaseError::fail(format!("{name}: {why}")))?
             {
                 built.borrow_mut().insert(*name);
@@ -232,7 +238,12 @@ fn whatever_the_sizes_it_is_built_or_refused() {
 }
 
 /// Whether the operator takes this; or what is wrong with what it made of it.
-fn try_one(build: Build, operands: &[Shape; 3], attributes: &[usize; 8], dtype: DType) -> Result<bool, String> {
+fn try_operator(
+    build: LimitedOperatorFn,
+    operands: &[Shape; 3],
+    attributes: &[usize; 8],
+    dtype: DType,
+) -> Result<bool, String> {
     let mut g = GraphBuilder::new();
     let nodes = [0, 1, 2].map(|at| g.input(&format!("x{at}"), Descriptor::new(dtype, operands[at].clone())).unwrap());
     let Ok(result) = build(&mut g, nodes, attributes) else { return Ok(false) };
@@ -245,7 +256,7 @@ fn try_one(build: Build, operands: &[Shape; 3], attributes: &[usize; 8], dtype: 
     let graph = verify(g.finish()).map_err(|error| error.to_string())?;
     // Padding, expanding and repeating can make much of little.
     if graph.graph().nodes.iter().all(|node| node.descriptor.shape.elements() <= 2000) {
-        let zeros = graph.graph().inputs.iter().map(|port| Value::zeros(port.descriptor.clone()));
+        let zeros = graph.graph().inputs.iter().map(|port| InterpTensor::zeros(port.descriptor.clone()));
         let outputs = evaluate(&graph, &zeros.collect::<Vec<_>>(), &mut []).map_err(|error| error.to_string())?;
         if outputs[0].descriptor().shape != shape {
             return Err(format!("{} is not {shape}", outputs[0].descriptor()));

@@ -1,34 +1,34 @@
 //! A graph that verifies compiles for both kinds of device to a program that computes what the graph means, bit for bit.
 
-use saggar_compile::reference::compare;
-use saggar_compile::{CompileError, Target};
-use saggar_tensor::arbitrary::Random;
-use saggar_tensor::interp::Value;
+use saggar_compile::reference::compare_with_interpreter;
+use saggar_compile::{CompileError, CompileTarget};
+use saggar_tensor::interp::InterpTensor;
+use saggar_tensor::testgen::CaseRng;
 use saggar_tensor::text::parse;
-use saggar_tensor::{Descriptor, Graph, Port, verify};
+use saggar_tensor::{Descriptor, Graph, GraphPort, verify};
 
 /// Elements of all nodes together: more only take longer.
 const ELEMENTS_MAX: usize = 1 << 12;
 /// Nodes of a graph that is tried.
 const NODES_MAX: usize = 64;
 
-const WORDS: Target =
-    Target { slab_bytes_max: 1 << 20, binding_bytes_max: 1 << 10, chain_rows_min: 0, ..Target::gpu() };
+const WORDS: CompileTarget =
+    CompileTarget { slab_bytes_max: 1 << 20, binding_bytes_max: 1 << 10, chain_rows_min: 0, ..CompileTarget::gpu() };
 
 fn small(graph: &Graph) -> bool {
     let elements = graph.nodes.iter().map(|node| node.descriptor.shape.elements());
     graph.nodes.len() <= NODES_MAX && elements.fold(0usize, usize::saturating_add) <= ELEMENTS_MAX
 }
 
-fn values(random: &mut Random, ports: &[Port]) -> Vec<Value> {
-    let value = |random: &mut Random, descriptor: &Descriptor| {
+fn values(random: &mut CaseRng, ports: &[GraphPort]) -> Vec<InterpTensor> {
+    let value = |random: &mut CaseRng, descriptor: &Descriptor| {
         let numbers = (0..descriptor.shape.elements()).map(|_| random.float(-4.0, 4.0).round() / 2.0);
         let numbers: Vec<f64> = if descriptor.dtype.is_float() {
             numbers.collect()
         } else {
             numbers.map(|number| number.abs().floor()).collect()
         };
-        Value::from_numbers(descriptor.dtype, descriptor.shape.clone(), &numbers).expect("as many as there are")
+        InterpTensor::from_numbers(descriptor.dtype, descriptor.shape.clone(), &numbers).expect("as many as there are")
     };
     ports.iter().map(|port| value(random, &port.descriptor)).collect()
 }
@@ -43,10 +43,10 @@ pub(crate) fn check(text: &str) {
         return;
     }
     let Ok(graph) = verify(graph) else { return };
-    let random = &mut Random::new(text.len() as u64);
+    let random = &mut CaseRng::new(text.len() as u64);
     let (inputs, variables) = (values(random, &graph.graph().inputs), values(random, &graph.graph().variables));
-    for target in [Target::cpu(), WORDS] {
-        match compare(&graph, &inputs, &variables, &target) {
+    for target in [CompileTarget::cpu(), WORDS] {
+        match compare_with_interpreter(&graph, &inputs, &variables, &target) {
             Ok(compared) => drop(compared.unwrap_or_else(|difference| panic!("{difference}"))),
             Err(CompileError::ValueTooLarge { .. }) => {}
             Err(error) => panic!("a verified graph is refused: {error}"),

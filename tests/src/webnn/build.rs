@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use saggar_tensor::op::{Combine, Scalar};
+use saggar_tensor::op::{Scalar, ScatterCombine};
 use saggar_tensor::{DType, GraphBuilder, GraphError, NodeId, Shape, nn};
 use serde_json::Value as Json;
 
@@ -266,8 +266,8 @@ fn indexed(g: &mut GraphBuilder, op: &str, a: &Arguments<'_>) -> Option<Built> {
         let made = match op {
             "gather" => g.gather(x, second, axis),
             "gatherElements" => nn::gather_elements(g, x, second, axis),
-            "scatterElements" => nn::scatter_elements(g, x, second, a.operand(2)?, axis, Combine::Replace),
-            "scatterND" => nn::scatter_nd(g, x, second, a.operand(2)?, Combine::Replace),
+            "scatterElements" => nn::scatter_elements(g, x, second, a.operand(2)?, axis, ScatterCombine::Replace),
+            "scatterND" => nn::scatter_nd(g, x, second, a.operand(2)?, ScatterCombine::Replace),
             "where" => g.select(x, second, a.operand(2)?),
             "dequantizeLinear" => nn::dequantize_linear(g, x, second, a.operand(2)?),
             _ => nn::quantize_linear(g, x, second, a.operand(2)?),

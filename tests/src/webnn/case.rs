@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use saggar_tensor::interp::{Elements, Value};
+use saggar_tensor::interp::{InterpElements, InterpTensor};
 use saggar_tensor::{DType, Descriptor, Shape};
 use serde_json::{Map, Value as Json};
 
@@ -89,7 +89,7 @@ pub(super) fn descriptor(tensor: &Json) -> Result<Descriptor, String> {
 }
 
 /// A tensor in a case: its elements one by one, or one for all of them.
-pub(super) fn value(tensor: &Json) -> Result<Value, String> {
+pub(super) fn value(tensor: &Json) -> Result<InterpTensor, String> {
     let descriptor = descriptor(tensor)?;
     let count = descriptor.shape.elements();
     let listed: Vec<&Json> = match tensor.get("fill") {
@@ -100,11 +100,11 @@ pub(super) fn value(tensor: &Json) -> Result<Value, String> {
         let rounded = |json| {
             number(json).map(|number| if descriptor.dtype == DType::F32 { f64::from(number as f32) } else { number })
         };
-        Elements::Float(listed.into_iter().map(rounded).collect::<Result<_, _>>()?)
+        InterpElements::Float(listed.into_iter().map(rounded).collect::<Result<_, _>>()?)
     } else {
-        Elements::Int(listed.into_iter().map(integer).collect::<Result<_, _>>()?)
+        InterpElements::Int(listed.into_iter().map(integer).collect::<Result<_, _>>()?)
     };
-    Value::new(descriptor, elements).map_err(|error| error.to_string())
+    InterpTensor::new(descriptor, elements).map_err(|error| error.to_string())
 }
 
 /// A number, or its name: infinities, NaN and integers that JSON's numbers do not hold stand as text.

@@ -1,7 +1,7 @@
 //! Whether a result is near enough to what is expected.
 
 use saggar_tensor::DType;
-use saggar_tensor::interp::{Elements, Value};
+use saggar_tensor::interp::{InterpElements, InterpTensor};
 
 use super::case::Tolerance;
 
@@ -9,20 +9,26 @@ use super::case::Tolerance;
 const ULP_UNSAID: u64 = 16;
 
 /// The first element that is too far, if one is.
-pub(super) fn compare(expected: &Value, found: &Value, tolerance: Option<Tolerance>) -> Result<(), String> {
+pub(super) fn compare(
+    expected: &InterpTensor,
+    found: &InterpTensor,
+    tolerance: Option<Tolerance>,
+) -> Result<(), String> {
     if expected.descriptor() != found.descriptor() {
         return Err(format!("{} was expected, not {}", expected.descriptor(), found.descriptor()));
     }
     let tolerance = tolerance.unwrap_or(Tolerance::Ulp(ULP_UNSAID));
     let dtype = expected.descriptor().dtype;
     let pairs: Vec<(f64, f64, bool)> = match (expected.elements(), found.elements()) {
-        (Elements::Float(a), Elements::Float(b)) => {
+        (InterpElements::Float(a), InterpElements::Float(b)) => {
             a.iter().zip(b).map(|(&a, &b)| (a, b, float_near(dtype, a, b, tolerance))).collect()
         }
-        (Elements::Int(a), Elements::Int(b)) => {
+        (InterpElements::Int(a), InterpElements::Int(b)) => {
             a.iter().zip(b).map(|(&a, &b)| (a as f64, b as f64, integer_near(a, b, tolerance))).collect()
         }
-        (Elements::Float(_), Elements::Int(_)) | (Elements::Int(_), Elements::Float(_)) => Vec::new(),
+        (InterpElements::Float(_), InterpElements::Int(_)) | (InterpElements::Int(_), InterpElements::Float(_)) => {
+            Vec::new()
+        }
     };
     match pairs.iter().position(|(_, _, near)| !near) {
         None => Ok(()),
@@ -50,10 +56,13 @@ fn float_near(dtype: DType, a: f64, b: f64, tolerance: Tolerance) -> bool {
 /// Neighbouring floats as neighbouring integers; both zeros are 0.
 fn ordered(dtype: DType, value: f64) -> i64 {
     let magnitude = if dtype == DType::F16 {
-        let bytes =
-            saggar_tensor::interp::Value::from_numbers(DType::F16, saggar_tensor::Shape::scalar(), &[value.abs()])
-                .map(|value| value.to_bytes())
-                .unwrap_or_default();
+        let bytes = saggar_tensor::interp::InterpTensor::from_numbers(
+            DType::F16,
+            saggar_tensor::Shape::scalar(),
+            &[value.abs()],
+        )
+        .map(|value| value.to_bytes())
+        .unwrap_or_default();
         bytes.first().zip(bytes.get(1)).map_or(0, |(&low, &high)| i64::from(u16::from_le_bytes([low, high])))
     } else {
         i64::from((value.abs() as f32).to_bits())

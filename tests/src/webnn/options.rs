@@ -135,8 +135,8 @@ impl Arguments<'_> {
     pub(super) fn pool2d(&self) -> Read<nn::Pool2dOptions> {
         let Conv2d { padding, strides, dilations, .. } = self.conv()?;
         let rounding = match self.word("outputShapeRounding").or(self.word("roundingType")) {
-            None | Some("floor") => nn::Rounding::Floor,
-            Some("ceil") => nn::Rounding::Ceil,
+            None | Some("floor") => nn::PoolRounding::Floor,
+            Some("ceil") => nn::PoolRounding::Ceil,
             Some(other) => return Err(format!("{other} is no rounding")),
         };
         Ok(nn::Pool2dOptions {
@@ -161,8 +161,8 @@ impl Arguments<'_> {
 
     pub(super) fn resample2d(&self) -> Read<nn::Resample2dOptions> {
         let mode = match self.word("mode") {
-            None | Some("nearest-neighbor") => nn::Interpolation::Nearest,
-            Some("linear") => nn::Interpolation::Linear,
+            None | Some("nearest-neighbor") => nn::ResampleInterpolation::Nearest,
+            Some("linear") => nn::ResampleInterpolation::Linear,
             Some(other) => return Err(format!("{other} is no interpolation")),
         };
         let scales = self.value("scales").and_then(Json::as_array).cloned().unwrap_or_default();
@@ -175,24 +175,24 @@ impl Arguments<'_> {
         })
     }
 
-    pub(super) fn direction(&self) -> Read<nn::Direction> {
+    pub(super) fn direction(&self) -> Read<nn::RecurrentDirection> {
         match self.word("direction") {
-            None | Some("forward") => Ok(nn::Direction::Forward),
-            Some("backward") => Ok(nn::Direction::Backward),
-            Some("both") => Ok(nn::Direction::Both),
+            None | Some("forward") => Ok(nn::RecurrentDirection::Forward),
+            Some("backward") => Ok(nn::RecurrentDirection::Backward),
+            Some("both") => Ok(nn::RecurrentDirection::Both),
             Some(other) => Err(format!("{other} is no direction")),
         }
     }
 
-    fn activations<const N: usize>(&self, default: [nn::Activation; N]) -> Read<[nn::Activation; N]> {
+    fn activations<const N: usize>(&self, default: [nn::RecurrentActivation; N]) -> Read<[nn::RecurrentActivation; N]> {
         let Some(listed) = self.value("activations").and_then(Json::as_array) else { return Ok(default) };
         let one = |json: &Json| match json.as_str() {
-            Some("relu") => Ok(nn::Activation::Relu),
-            Some("sigmoid") => Ok(nn::Activation::Sigmoid),
-            Some("tanh") => Ok(nn::Activation::Tanh),
+            Some("relu") => Ok(nn::RecurrentActivation::Relu),
+            Some("sigmoid") => Ok(nn::RecurrentActivation::Sigmoid),
+            Some("tanh") => Ok(nn::RecurrentActivation::Tanh),
             Some(_) | None => Err(format!("{json} is no activation")),
         };
-        let list: Vec<nn::Activation> = listed.iter().map(one).collect::<Result<_, _>>()?;
+        let list: Vec<nn::RecurrentActivation> = listed.iter().map(one).collect::<Result<_, _>>()?;
         list.try_into().map_err(|list| format!("{list:?} are not {N} activations"))
     }
 

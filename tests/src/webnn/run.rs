@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use saggar_compile::compile;
 use saggar_device::{Backend, Meter, cpu, gpu};
-use saggar_tensor::interp::{Value, evaluate};
+use saggar_tensor::interp::{InterpTensor, evaluate};
 use saggar_tensor::{GraphBuilder, NodeId, VerifiedGraph, verify};
 
 use super::build::step;
@@ -45,7 +45,7 @@ impl Devices {
     /// The device and the first element that is too far, or what could not be built.
     pub fn check(&self, case: &Case) -> Result<(), String> {
         let (graph, inputs) = graph(case)?;
-        let expected: Vec<Value> = case.expected.values().map(value).collect::<Result<_, _>>()?;
+        let expected: Vec<InterpTensor> = case.expected.values().map(value).collect::<Result<_, _>>()?;
         let interpreted = evaluate(&graph, &inputs, &mut []).map_err(|error| error.to_string())?;
         near(case, "interpreter", &expected, &interpreted)?;
         for device in &self.0 {
@@ -57,7 +57,7 @@ impl Devices {
     }
 }
 
-fn near(case: &Case, device: &str, expected: &[Value], found: &[Value]) -> Result<(), String> {
+fn near(case: &Case, device: &str, expected: &[InterpTensor], found: &[InterpTensor]) -> Result<(), String> {
     for ((name, expected), found) in case.expected.keys().zip(expected).zip(found) {
         compare(expected, found, case.tolerance).map_err(|reason| format!("{device}, {name}: {reason}"))?;
     }
@@ -65,7 +65,7 @@ fn near(case: &Case, device: &str, expected: &[Value], found: &[Value]) -> Resul
 }
 
 /// The case's graph with its outputs in the order of what is expected, and its inputs' values in the graph's order.
-fn graph(case: &Case) -> Result<(VerifiedGraph, Vec<Value>), String> {
+fn graph(case: &Case) -> Result<(VerifiedGraph, Vec<InterpTensor>), String> {
     let mut g = GraphBuilder::new();
     let mut nodes: HashMap<String, NodeId> = HashMap::new();
     let mut inputs = Vec::new();
@@ -89,7 +89,7 @@ fn graph(case: &Case) -> Result<(VerifiedGraph, Vec<Value>), String> {
     Ok((verify(g.finish()).map_err(|error| error.to_string())?, inputs))
 }
 
-fn dispatch(device: &dyn Backend, graph: &VerifiedGraph, inputs: &[Value]) -> Result<Vec<Value>, String> {
+fn dispatch(device: &dyn Backend, graph: &VerifiedGraph, inputs: &[InterpTensor]) -> Result<Vec<InterpTensor>, String> {
     let text = |error: &dyn std::fmt::Display| error.to_string();
     let meter = Meter::unlimited();
     let program = compile(graph, &device.target()).map_err(|error| text(&error))?;
@@ -101,9 +101,9 @@ fn dispatch(device: &dyn Backend, graph: &VerifiedGraph, inputs: &[Value]) -> Re
         buffers.push(buffer);
     }
     let outputs = executable.dispatch(&buffers, &[]).map_err(|error| text(&error))?;
-    let read = |buffer: &saggar_device::Buffer| {
+    let read = |buffer: &saggar_device::DeviceBuffer| {
         let bytes = device.read(buffer).map_err(|error| text(&error))?;
-        Value::from_bytes(buffer.descriptor().clone(), &bytes).map_err(|error| text(&error))
+        InterpTensor::from_bytes(buffer.descriptor().clone(), &bytes).map_err(|error| text(&error))
     };
     outputs.iter().map(read).collect()
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use saggar_device::{DeviceInfo, choose};
+use saggar_device::{DeviceInfo, select};
 use serde_json::{Value, json};
 
 use crate::exit::Failure;
@@ -31,7 +31,7 @@ pub(crate) enum Ended {
 
 /// `saggar devices`: one line of JSON for each.
 pub(crate) fn devices(output: Output) -> Result<(), Failure> {
-    for info in choose::list() {
+    for info in select::list_devices() {
         let DeviceInfo { name, adapter, vendor, driver, backend, software, exact_seconds, limits, features } = info;
         let device = json!([name, adapter, vendor, driver, backend, software, exact_seconds, limits, features]);
         output.line(&device.to_string());

@@ -8,11 +8,11 @@ mod stand_in;
 
 use std::sync::Arc;
 
-use saggar_compile::memory::{MemoryPlan, memory_plan};
-use saggar_compile::wgsl::{self, Shader, Tuning};
-use saggar_compile::{Stages, Target, stages};
+use saggar_compile::memory_report::{MemoryReport, memory_report};
+use saggar_compile::wgsl::{self, Shader, ShaderTuning};
+use saggar_compile::{CompileStages, CompileTarget, compile_stages};
 use saggar_device::cpu;
-use saggar_device::recorder::RecordedGraph;
+use saggar_device::null_backend::RecordedGraph;
 use saggar_tensor::VerifiedGraph;
 use serde_json::{Value, json};
 
@@ -27,20 +27,20 @@ struct Compiled {
     phase: String,
     graph: Arc<VerifiedGraph>,
     target: TargetName,
-    stages: Stages,
-    memory: MemoryPlan,
+    stages: CompileStages,
+    memory: MemoryReport,
 }
 
 pub(crate) fn inspect(args: &Inspect, output: Output) -> Result<(), Failure> {
     let name = target_of(args)?;
     let target = match name {
-        TargetName::Cpu => Target::cpu(),
-        TargetName::Gpu => Target::gpu(),
+        TargetName::Cpu => CompileTarget::cpu(),
+        TargetName::Gpu => CompileTarget::gpu(),
     };
     let Found { recorded, cut_short } = source::graphs(args, target, output)?;
     cut_short.iter().for_each(|sentence| output.note(&format!("note: {sentence}")));
-    if recorded.left_out > 0 {
-        let (kept, left) = (recorded.graphs.len(), recorded.left_out);
+    if recorded.omitted_graphs > 0 {
+        let (kept, left) = (recorded.graphs.len(), recorded.omitted_graphs);
         output.note(&format!("note: the first {kept} graphs are kept, {left} more were built"));
     }
     let count = recorded.graphs.len();
@@ -83,10 +83,15 @@ fn target_of(args: &Inspect) -> Result<TargetName, Failure> {
     }
 }
 
-fn compiled(number: usize, recorded: &RecordedGraph, name: TargetName, target: &Target) -> Result<Compiled, String> {
+fn compiled(
+    number: usize,
+    recorded: &RecordedGraph,
+    name: TargetName,
+    target: &CompileTarget,
+) -> Result<Compiled, String> {
     let RecordedGraph { phase, graph } = recorded;
-    let stages = stages(graph, target).map_err(|error| error.to_string())?;
-    let memory = memory_plan(&stages.program, target);
+    let stages = compile_stages(graph, target).map_err(|error| error.to_string())?;
+    let memory = memory_report(&stages.program, target);
     Ok(Compiled { number, phase: phase.clone(), graph: Arc::clone(graph), target: name, stages, memory })
 }
 
@@ -102,14 +107,14 @@ impl Compiled {
     /// The shaders of each kernel's passes, or why it has none.
     fn shaders(&self) -> Vec<Result<Vec<Shader>, String>> {
         let program = &self.stages.program;
-        let tuning = Tuning { window_bytes: Target::gpu().binding_bytes_max, ..Tuning::UNLIMITED };
-        let passes = |kernel| wgsl::passes(program, kernel, tuning).map_err(|error| error.to_string());
+        let tuning = ShaderTuning { window_bytes: CompileTarget::gpu().binding_bytes_max, ..ShaderTuning::UNLIMITED };
+        let passes = |kernel| wgsl::shader_passes(program, kernel, tuning).map_err(|error| error.to_string());
         program.kernels.iter().map(passes).collect()
     }
 
     /// Which routine of the CPU each kernel takes.
     fn routines(&self) -> Result<Vec<String>, Failure> {
-        cpu::routines(&self.stages.program).map_err(|error| Failure::invalid(error.to_string()))
+        cpu::describe_kernels(&self.stages.program).map_err(|error| Failure::invalid(error.to_string()))
     }
 
     /// Whether `stage` is shown where `wanted` was asked for.

@@ -10,8 +10,8 @@ mod threads;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use saggar_device::choose::{self, Usage};
-use saggar_device::{DeviceInfo, Renewable};
+use saggar_device::select::{self, DeviceUsage};
+use saggar_device::{DeviceInfo, RecoverableDevice};
 use saggar_jobs::limits::WORKER_SILENCE_MAX;
 use saggar_jobs::{Jobs, LocalLauncher};
 use saggar_metrics::Metrics;
@@ -50,13 +50,16 @@ pub(crate) fn serve(args: &Serve, output: Output) -> Result<(), Failure> {
         error => broken(error),
     })?;
     let certificates = listen::prepare(args, &home.keys())?;
-    let usage = Usage { kept: Some(&home.shaders()), ..Usage::default() };
-    let choice = choose::open_for(&args.device, usage)
+    let usage = DeviceUsage { pipeline_cache_dir: Some(&home.shaders()), ..DeviceUsage::default() };
+    let choice = select::open_with_usage(&args.device, usage)
         .map_err(|error| Failure::new(exit::NO_DEVICE, "no_device", error.to_string()))?;
     let info = choice.backend.info();
     tracing::info!(device = %info.name, adapter = %info.adapter, driver = %info.driver, choice = %choice.reason, "predictions run here");
-    let floors =
-        Floors::build(args, &home, &Arc::new(Renewable::new(Arc::clone(&choice.backend), Some(home.shaders()))))?;
+    let floors = Floors::build(
+        args,
+        &home,
+        &Arc::new(RecoverableDevice::new(Arc::clone(&choice.backend), Some(home.shaders()))),
+    )?;
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.max_blocking_threads(BLOCKING_THREADS_MAX).enable_all().build().map_err(broken)?;
     let ran = runtime.block_on(floors.run(args, certificates, output));
@@ -100,7 +103,7 @@ struct Floors {
 }
 
 impl Floors {
-    fn build(args: &Serve, home: &Home, device: &Arc<Renewable>) -> Result<Floors, Failure> {
+    fn build(args: &Serve, home: &Home, device: &Arc<RecoverableDevice>) -> Result<Floors, Failure> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let metrics = Arc::new(Metrics::new());
         let Configuration { layout, settings, models_dir, storage_quota } = Configuration::read(args)?;

@@ -2,10 +2,10 @@ use saggar_tensor::{DType, Descriptor, GraphBuilder, Shape, verify};
 
 use super::*;
 use crate::compile;
-use crate::program::{Place, ValueId};
+use crate::program::{ValueId, ValueLocation};
 
 /// Two products and a map between them, without constants.
-fn program(target: &Target) -> Program {
+fn program(target: &CompileTarget) -> Program {
     let mut builder = GraphBuilder::new();
     let x = builder.input("x", Descriptor::new(DType::F32, Shape::new([4, 4]).unwrap())).unwrap();
     let first = builder.matmul(x, x).unwrap();
@@ -17,65 +17,65 @@ fn program(target: &Target) -> Program {
 }
 
 /// What is said of a program that `change` has broken.
-fn broken(change: impl Fn(&mut Program)) -> &'static str {
-    let target = Target::gpu();
+fn check_failure_after(change: impl Fn(&mut Program)) -> &'static str {
+    let target = CompileTarget::gpu();
     let mut program = program(&target);
     change(&mut program);
-    match check(&program, &target, &Interrupt::never()) {
+    match check(&program, &target, &InterruptCheck::never()) {
         Err(CompileError::Internal { what, .. }) => what,
         other => panic!("{other:?}"),
     }
 }
 
 #[test]
-fn a_program_that_breaks_a_promise_is_refused() {
+fn an_invalid_program_is_rejected() {
     assert_eq!(
-        broken(|program| drop(program.kernels.remove(0))),
+        check_failure_after(|program| drop(program.kernels.remove(0))),
         "what is read was written, and nothing was written over it"
     );
-    assert_eq!(broken(|program| drop(program.kernels.pop())), "every output is written");
-    assert_eq!(broken(|program| program.slabs[0].bytes = 4), "a value lies inside its slab");
-    assert_eq!(broken(|program| drop(program.values.pop())), "every value is in the program's table");
+    assert_eq!(check_failure_after(|program| drop(program.kernels.pop())), "every output is written");
+    assert_eq!(check_failure_after(|program| program.slabs[0].bytes = 4), "a value lies inside its slab");
+    assert_eq!(check_failure_after(|program| drop(program.values.pop())), "every value is in the program's table");
     let odd = |program: &mut Program| {
         program.values.iter_mut().for_each(|value| {
-            if let Place::Slab { offset_bytes, .. } = &mut value.place {
+            if let ValueLocation::Slab { offset_bytes, .. } = &mut value.place {
                 *offset_bytes += 4;
             }
         });
     };
-    assert_eq!(broken(odd), "a value is aligned");
+    assert_eq!(check_failure_after(odd), "a value is aligned");
     let shifted = |program: &mut Program| {
         let map = program
             .kernels
             .iter_mut()
-            .find_map(|kernel| if let Body::Map { expr, .. } = &mut kernel.body { Some(expr) } else { None });
+            .find_map(|kernel| if let KernelBody::Map { expr, .. } = &mut kernel.body { Some(expr) } else { None });
         for (instruction, _) in &mut map.unwrap().instructions {
             if let Instruction::Load { view, .. } = instruction {
                 view.offset = 1;
             }
         }
     };
-    assert_eq!(broken(shifted), "a view stays within its value");
+    assert_eq!(check_failure_after(shifted), "a view stays within its value");
     let smaller = |program: &mut Program| {
-        if let Body::MatMul { sizes, .. } = &mut program.kernels[0].body {
+        if let KernelBody::MatMul { sizes, .. } = &mut program.kernels[0].body {
             sizes[1] = 3;
         }
     };
-    assert_eq!(broken(smaller), "a value has as many elements as its kernel says");
+    assert_eq!(check_failure_after(smaller), "a value has as many elements as its kernel says");
     let given = |program: &mut Program| {
         let last = program.kernels.len() - 1;
         program.kernels[last].body.map_values(&mut |value| value, &mut |_| ValueId(0));
     };
     assert!(
         ["what is given is not written", "a kernel reads nothing that it writes, other than element by element"]
-            .contains(&broken(given))
+            .contains(&check_failure_after(given))
     );
 }
 
 #[test]
-fn a_kernel_over_the_targets_limit_is_refused_by_name() {
-    let target = Target { kernel_values_max: 2, ..Target::gpu() };
-    let error = check(&program(&Target::gpu()), &target, &Interrupt::never()).unwrap_err();
+fn a_kernel_over_the_value_limit_is_named_in_the_error() {
+    let target = CompileTarget { kernel_values_max: 2, ..CompileTarget::gpu() };
+    let error = check(&program(&CompileTarget::gpu()), &target, &InterruptCheck::never()).unwrap_err();
     let text = error.to_string();
     assert!(text.contains("no more values than the target allows") && text.contains("kernel "), "{text}");
 }

@@ -5,23 +5,23 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use saggar_tensor::op::{Combine, Contract, Convolution, Index, Op, Reduce};
+use saggar_tensor::op::{ContractOp, ConvolutionOp, IndexOp, Op, ReduceOp, ScatterCombine};
 use saggar_tensor::{Graph, NodeId};
 
-use super::chain::chain;
-use super::chains::Chains;
-use super::coalesce::{Groups, coarsest, regroup, sizes};
-use super::emit::{Emitter, Failure, Local};
-use super::kind::base;
-use super::matmul::matrix;
-use super::space::{Access, Space};
-use crate::expr::Expr;
+use super::coalesce::{DimensionGroups, coarsest_groups, grouped_sizes, regroup};
+use super::emit::{ExprEmitter, FusionFailure, LocalNodes};
+use super::fused_matmul::fused_matmul_body;
+use super::fused_matmul_search::FusedMatMulSet;
+use super::fusion_kind::reshape_base;
+use super::iteration_space::{ElementAccess, IterationSpace};
+use super::matmul_operands::matrix_view;
+use crate::expr::ScalarExpr;
 use crate::limits::{EXPR_INSTRUCTIONS_MAX, SPLITS_MAX};
-use crate::program::{Body, Epilogue, Layout, Store, ValueId};
+use crate::program::{ChannelLayout, Epilogue, KernelBody, ResultStore, ValueId};
 
 /// What a kernel is built from.
 #[derive(Clone, Copy)]
-pub(super) struct Plan<'a> {
+pub(super) struct BodyContext<'a> {
     pub(super) graph: &'a Graph,
     /// For each node, whether it lies in memory.
     pub(super) stored: &'a [bool],
@@ -32,31 +32,31 @@ pub(super) struct Plan<'a> {
     /// Which of them are stored.
     pub(super) roots: &'a BTreeSet<NodeId>,
     /// Products that are computed where they are used.
-    pub(super) chains: &'a Chains,
+    pub(super) chains: &'a FusedMatMulSet,
     /// Windowed operators whose operands have their channels last.
     pub(super) channels_last: &'a BTreeSet<NodeId>,
 }
 
-impl Plan<'_> {
-    fn layout(&self, anchor: NodeId) -> Layout {
-        if self.channels_last.contains(&anchor) { Layout::ChannelsLast } else { Layout::ChannelsFirst }
+impl BodyContext<'_> {
+    fn layout(&self, anchor: NodeId) -> ChannelLayout {
+        if self.channels_last.contains(&anchor) { ChannelLayout::ChannelsLast } else { ChannelLayout::ChannelsFirst }
     }
 }
 
 /// The body of a kernel.
-pub(super) fn body(plan: Plan<'_>) -> Result<Body, Failure> {
-    let Some(anchor) = plan.anchor else { return map(plan) };
-    if let Some(end) = plan.chains.ends.get(&anchor) {
-        return chain(plan, anchor, end);
+pub(super) fn kernel_body(plan: BodyContext<'_>) -> Result<KernelBody, FusionFailure> {
+    let Some(anchor) = plan.anchor else { return map_body(plan) };
+    if let Some(end) = plan.chains.consumers.get(&anchor) {
+        return fused_matmul_body(plan, anchor, end);
     }
     let node = plan.graph.node(anchor);
     match &node.op {
-        Op::Reduce(Reduce::Fold { axes, .. }) => fold(plan, anchor, axes),
-        Op::Contract(contract) => product(plan, anchor, *contract),
-        Op::Convolution(Convolution::Conv2d(conv)) => {
+        Op::Reduce(ReduceOp::Fold { axes, .. }) => fold_body(plan, anchor, axes),
+        Op::Contract(contract) => matmul_body(plan, anchor, *contract),
+        Op::Convolution(ConvolutionOp::Conv2d(conv)) => {
             let dims = plan.graph.descriptor(anchor).shape.to_vec();
-            let targets: Groups = (0..dims.len()).map(|axis| vec![axis]).collect();
-            Ok(Body::Conv2d {
+            let targets: DimensionGroups = (0..dims.len()).map(|axis| vec![axis]).collect();
+            Ok(KernelBody::Conv2d {
                 conv: *conv,
                 layout: plan.layout(anchor),
                 input: ValueId(node.inputs[0].0),
@@ -65,120 +65,128 @@ pub(super) fn body(plan: Plan<'_>) -> Result<Body, Failure> {
                 epilogue: fixed_epilogue(plan, &dims, &targets)?,
             })
         }
-        Op::Reduce(Reduce::ArgMax { .. } | Reduce::ArgMin { .. }) | Op::Convolution(_) | Op::Index(_) => {
-            Ok(alone(plan, anchor))
+        Op::Reduce(ReduceOp::ArgMax { .. } | ReduceOp::ArgMin { .. }) | Op::Convolution(_) | Op::Index(_) => {
+            Ok(standalone_body(plan, anchor))
         }
-        Op::Source(_) | Op::Unary(_) | Op::Binary(_) | Op::Select | Op::Movement(_) => Err(Failure::Refused),
+        Op::Source(_) | Op::Unary(_) | Op::Binary(_) | Op::Select | Op::Movement(_) => Err(FusionFailure::Refused),
     }
 }
 
 /// Tries `attempt` in `space`, split as it asks for.
-pub(super) fn in_space<T>(
-    mut space: Vec<Space>,
-    mut attempt: impl FnMut(&[Space]) -> Result<T, Failure>,
-) -> Result<(T, Vec<Space>), Failure> {
+pub(super) fn with_splits<T>(
+    mut space: Vec<IterationSpace>,
+    mut attempt: impl FnMut(&[IterationSpace]) -> Result<T, FusionFailure>,
+) -> Result<(T, Vec<IterationSpace>), FusionFailure> {
     for _ in 0..SPLITS_MAX {
         match attempt(&space) {
             Ok(built) => return Ok((built, space)),
-            Err(Failure::Split { mut dim, inner }) => {
+            Err(FusionFailure::Split { mut dim, inner }) => {
                 let part = space.iter_mut().find(|part| {
                     let found = dim < part.dims.len();
                     dim -= if found { 0 } else { part.dims.len() };
                     found
                 });
-                part.ok_or(Failure::Refused)?.split(dim, inner);
+                part.ok_or(FusionFailure::Refused)?.split(dim, inner);
             }
             Err(failure) => return Err(failure),
         }
     }
-    Err(Failure::Refused)
+    Err(FusionFailure::Refused)
 }
 
 /// One expression for all roots over `space`.
-fn roots(plan: Plan<'_>, space: &Space) -> Result<(Expr, Vec<Store>), Failure> {
-    let local = Local { anchor: plan.anchor, roots: plan.local };
-    let mut emitter = Emitter::new(plan.graph, plan.stored, local, space);
+fn root_expr(plan: BodyContext<'_>, space: &IterationSpace) -> Result<(ScalarExpr, Vec<ResultStore>), FusionFailure> {
+    let local = LocalNodes { anchor: plan.anchor, roots: plan.local };
+    let mut emitter = ExprEmitter::new(plan.graph, plan.stored, local, space);
     let mut registers = Vec::new();
     for &root in plan.roots {
-        registers.push(emitter.root(root)?);
+        registers.push(emitter.emit_root(root)?);
         if emitter.builder.len() > EXPR_INSTRUCTIONS_MAX {
-            return Err(Failure::Refused);
+            return Err(FusionFailure::Refused);
         }
     }
     let expr = emitter.builder.finish(&mut registers);
     let stores = plan.roots.iter().zip(registers);
-    Ok((expr, stores.map(|(root, register)| Store { value: ValueId(root.0), register }).collect()))
+    Ok((expr, stores.map(|(root, register)| ResultStore { value: ValueId(root.0), register }).collect()))
 }
 
-fn map(plan: Plan<'_>) -> Result<Body, Failure> {
-    let first = *plan.roots.first().ok_or(Failure::Refused)?;
-    let space = Space::new(&plan.graph.descriptor(first).shape);
-    let ((mut expr, stores), space) = in_space(vec![space], |space| roots(plan, &space[0]))?;
+fn map_body(plan: BodyContext<'_>) -> Result<KernelBody, FusionFailure> {
+    let first = *plan.roots.first().ok_or(FusionFailure::Refused)?;
+    let space = IterationSpace::new(&plan.graph.descriptor(first).shape);
+    let ((mut expr, stores), space) = with_splits(vec![space], |space| root_expr(plan, &space[0]))?;
     let dims = &space[0].dims;
-    let groups = coarsest(&[&expr], dims, 0, dims.len());
+    let groups = coarsest_groups(&[&expr], dims, 0, dims.len());
     if !regroup(&mut expr, dims, &groups) {
-        return Err(Failure::Refused);
+        return Err(FusionFailure::Refused);
     }
-    Ok(Body::Map { dims: sizes(dims, &groups), expr, stores })
+    Ok(KernelBody::Map { dims: grouped_sizes(dims, &groups), expr, stores })
 }
 
-fn fold(plan: Plan<'_>, anchor: NodeId, axes: &[usize]) -> Result<Body, Failure> {
-    let Op::Reduce(Reduce::Fold { kind, .. }) = &plan.graph.node(anchor).op else { return Err(Failure::Refused) };
+fn fold_body(plan: BodyContext<'_>, anchor: NodeId, axes: &[usize]) -> Result<KernelBody, FusionFailure> {
+    let Op::Reduce(ReduceOp::Fold { kind, .. }) = &plan.graph.node(anchor).op else {
+        return Err(FusionFailure::Refused);
+    };
     let input = plan.graph.node(anchor).inputs[0];
     let shape = &plan.graph.descriptor(input).shape;
     let kept: Vec<usize> = (0..shape.rank()).filter(|axis| !axes.contains(axis)).collect();
-    let pick = |axes: &[usize]| Space::new(&axes.iter().map(|&axis| shape[axis]).collect::<Vec<_>>());
-    let attempt = |parts: &[Space]| {
-        let space = parts[0].joined(&parts[1], kept.len());
+    let pick = |axes: &[usize]| IterationSpace::new(&axes.iter().map(|&axis| shape[axis]).collect::<Vec<_>>());
+    let attempt = |parts: &[IterationSpace]| {
+        let space = parts[0].nested(&parts[1], kept.len());
         let place = |axis: usize| match kept.iter().position(|&other| other == axis) {
             Some(at) => at,
             None => kept.len() + axes.iter().position(|&other| other == axis).unwrap_or(0),
         };
         let coordinates = (0..shape.rank()).map(|axis| space.axis(place(axis))).collect();
-        let prologue = prologue(plan, input, Access { coordinates, bounds: Vec::new() }, &space)?;
-        Ok((prologue, roots(plan, &parts[0])?))
+        let prologue = prologue_expr(plan, input, ElementAccess { coordinates, bounds: Vec::new() }, &space)?;
+        Ok((prologue, root_expr(plan, &parts[0])?))
     };
-    let ((mut prologue, (mut expr, stores)), parts) = in_space(vec![pick(&kept), pick(axes)], attempt)?;
-    let (outer, both) = (&parts[0].dims, parts[0].joined(&parts[1], kept.len()).dims);
+    let ((mut prologue, (mut expr, stores)), parts) = with_splits(vec![pick(&kept), pick(axes)], attempt)?;
+    let (outer, both) = (&parts[0].dims, parts[0].nested(&parts[1], kept.len()).dims);
     let outer_groups = {
-        let shared = coarsest(&[&prologue], &both, 0, outer.len());
-        let allowed = coarsest(&[&expr], outer, 0, outer.len());
+        let shared = coarsest_groups(&[&prologue], &both, 0, outer.len());
+        let allowed = coarsest_groups(&[&expr], outer, 0, outer.len());
         common_groups(&shared, &allowed)
     };
-    let inner_groups = coarsest(&[&prologue], &both, outer.len(), both.len());
-    let all: Groups = outer_groups.iter().chain(&inner_groups).cloned().collect();
+    let inner_groups = coarsest_groups(&[&prologue], &both, outer.len(), both.len());
+    let all: DimensionGroups = outer_groups.iter().chain(&inner_groups).cloned().collect();
     let regrouped = regroup(&mut prologue, &both, &all) && regroup(&mut expr, outer, &outer_groups);
     if !regrouped {
-        return Err(Failure::Refused);
+        return Err(FusionFailure::Refused);
     }
-    Ok(Body::Fold {
+    Ok(KernelBody::Fold {
         kind: *kind,
-        outer: sizes(outer, &outer_groups),
-        inner: sizes(&both, &inner_groups),
+        outer: grouped_sizes(outer, &outer_groups),
+        inner: grouped_sizes(&both, &inner_groups),
         prologue,
         epilogue: Epilogue { expr, stores },
     })
 }
 
-fn prologue(plan: Plan<'_>, input: NodeId, access: Access, space: &Space) -> Result<Expr, Failure> {
+fn prologue_expr(
+    plan: BodyContext<'_>,
+    input: NodeId,
+    access: ElementAccess,
+    space: &IterationSpace,
+) -> Result<ScalarExpr, FusionFailure> {
     let nothing = BTreeSet::new();
-    let local = Local { anchor: None, roots: &nothing };
-    let mut emitter = Emitter::new(plan.graph, plan.stored, local, space);
-    let folded = emitter.element(input, &Rc::new(access))?;
+    let local = LocalNodes { anchor: None, roots: &nothing };
+    let mut emitter = ExprEmitter::new(plan.graph, plan.stored, local, space);
+    let folded = emitter.emit_element(input, &Rc::new(access))?;
     let expr = emitter.builder.finish(&mut [folded]);
     if expr.instructions.len() > EXPR_INSTRUCTIONS_MAX {
-        return Err(Failure::Store(base(plan.graph, input)));
+        return Err(FusionFailure::Store(reshape_base(plan.graph, input)));
     }
     Ok(expr)
 }
 
 /// Groups whose members are together in both.
-fn common_groups(a: &Groups, b: &Groups) -> Groups {
+fn common_groups(a: &DimensionGroups, b: &DimensionGroups) -> DimensionGroups {
     let together = |first: usize, second: usize| {
-        let joined = |groups: &Groups| groups.iter().any(|group| group.contains(&first) && group.contains(&second));
+        let joined =
+            |groups: &DimensionGroups| groups.iter().any(|group| group.contains(&first) && group.contains(&second));
         joined(a) && joined(b)
     };
-    let mut groups: Groups = Vec::new();
+    let mut groups: DimensionGroups = Vec::new();
     for &dim in a.iter().flatten() {
         match groups.last_mut() {
             Some(group) if together(group[group.len() - 1], dim) => group.push(dim),
@@ -189,26 +197,30 @@ fn common_groups(a: &Groups, b: &Groups) -> Groups {
 }
 
 /// An epilogue whose views have exactly the dimensions that `targets` makes of `axes`.
-pub(super) fn fixed_epilogue(plan: Plan<'_>, axes: &[usize], targets: &Groups) -> Result<Epilogue, Failure> {
-    let ((mut expr, stores), space) = in_space(vec![Space::new(axes)], |space| roots(plan, &space[0]))?;
+pub(super) fn fixed_epilogue(
+    plan: BodyContext<'_>,
+    axes: &[usize],
+    targets: &DimensionGroups,
+) -> Result<Epilogue, FusionFailure> {
+    let ((mut expr, stores), space) = with_splits(vec![IterationSpace::new(axes)], |space| root_expr(plan, &space[0]))?;
     let space = &space[0];
-    let groups: Groups = targets
+    let groups: DimensionGroups = targets
         .iter()
         .map(|target| (0..space.dims.len()).filter(|&dim| target.contains(&space.origin[dim])).collect())
         .collect();
-    if regroup(&mut expr, &space.dims, &groups) { Ok(Epilogue { expr, stores }) } else { Err(Failure::Refused) }
+    if regroup(&mut expr, &space.dims, &groups) { Ok(Epilogue { expr, stores }) } else { Err(FusionFailure::Refused) }
 }
 
-fn product(plan: Plan<'_>, anchor: NodeId, contract: Contract) -> Result<Body, Failure> {
-    let Contract::MatMul { transpose_a, transpose_b } = contract;
+fn matmul_body(plan: BodyContext<'_>, anchor: NodeId, contract: ContractOp) -> Result<KernelBody, FusionFailure> {
+    let ContractOp::MatMul { transpose_a, transpose_b } = contract;
     let node = plan.graph.node(anchor);
     let dims = plan.graph.descriptor(anchor).shape.to_vec();
     let rank = dims.len();
-    let (left, right) = (matrix(plan.graph, node.inputs[0]), matrix(plan.graph, node.inputs[1]));
+    let (left, right) = (matrix_view(plan.graph, node.inputs[0]), matrix_view(plan.graph, node.inputs[1]));
     let shape = &plan.graph.descriptor(node.inputs[0]).shape;
     let (m, n, k) = (dims[rank - 2], dims[rank - 1], shape[if transpose_a { rank - 2 } else { rank - 1 }]);
     let batch: usize = dims[..rank - 2].iter().product();
-    let body = |batch, m, batch_stride_a, epilogue| Body::MatMul {
+    let body = |batch, m, batch_stride_a, epilogue| KernelBody::MatMul {
         sizes: [batch, m, n, k],
         a: ValueId(left.node.0),
         b: ValueId(right.node.0),
@@ -230,7 +242,7 @@ fn product(plan: Plan<'_>, anchor: NodeId, contract: Contract) -> Result<Body, F
 }
 
 /// Kernels without expressions.
-fn alone(plan: Plan<'_>, anchor: NodeId) -> Body {
+fn standalone_body(plan: BodyContext<'_>, anchor: NodeId) -> KernelBody {
     let (graph, layout) = (plan.graph, plan.layout(anchor));
     let node = graph.node(anchor);
     let output = ValueId(anchor.0);
@@ -239,52 +251,52 @@ fn alone(plan: Plan<'_>, anchor: NodeId) -> Body {
         [dims[..axis].iter().product(), dims[axis], dims[axis + length..].iter().product()]
     };
     match &node.op {
-        Op::Reduce(Reduce::ArgMax { axis }) => {
+        Op::Reduce(ReduceOp::ArgMax { axis }) => {
             let dims = around(&graph.descriptor(node.inputs[0]).shape, *axis, 1);
-            Body::ArgFold { largest: true, dims, input: operand(0), output }
+            KernelBody::ArgFold { largest: true, dims, input: operand(0), output }
         }
-        Op::Reduce(Reduce::ArgMin { axis }) => {
+        Op::Reduce(ReduceOp::ArgMin { axis }) => {
             let dims = around(&graph.descriptor(node.inputs[0]).shape, *axis, 1);
-            Body::ArgFold { largest: false, dims, input: operand(0), output }
+            KernelBody::ArgFold { largest: false, dims, input: operand(0), output }
         }
-        Op::Index(Index::Gather { axis }) => {
+        Op::Index(IndexOp::Gather { axis }) => {
             let dims = around(&graph.descriptor(node.inputs[0]).shape, *axis, 1);
-            Body::Gather { dims, input: operand(0), indices: operand(1), output }
+            KernelBody::Gather { dims, input: operand(0), indices: operand(1), output }
         }
-        Op::Index(Index::ScatterAdd { axis, .. }) => {
+        Op::Index(IndexOp::ScatterAdd { axis, .. }) => {
             let dims = around(&node.descriptor.shape, *axis, 1);
             let (indices, updates) = (operand(0), operand(1));
-            Body::Scatter { dims, combine: Combine::Add, base: None, indices, updates, output }
+            KernelBody::Scatter { dims, combine: ScatterCombine::Add, base: None, indices, updates, output }
         }
-        Op::Index(Index::Scatter { axis, combine }) => {
+        Op::Index(IndexOp::Scatter { axis, combine }) => {
             let dims = around(&node.descriptor.shape, *axis, 1);
             let (base, indices, updates) = (Some(operand(0)), operand(1), operand(2));
-            Body::Scatter { dims, combine: *combine, base, indices, updates, output }
+            KernelBody::Scatter { dims, combine: *combine, base, indices, updates, output }
         }
         Op::Convolution(convolution) => match convolution {
-            Convolution::Conv2dInputGrad { conv, .. } => {
-                Body::Conv2dInputGrad { conv: *conv, layout, gradient: operand(0), filter: operand(1), output }
+            ConvolutionOp::Conv2dInputGrad { conv, .. } => {
+                KernelBody::Conv2dInputGrad { conv: *conv, layout, gradient: operand(0), filter: operand(1), output }
             }
-            Convolution::Conv2dFilterGrad { conv, .. } => {
-                Body::Conv2dFilterGrad { conv: *conv, layout, input: operand(0), gradient: operand(1), output }
+            ConvolutionOp::Conv2dFilterGrad { conv, .. } => {
+                KernelBody::Conv2dFilterGrad { conv: *conv, layout, input: operand(0), gradient: operand(1), output }
             }
-            Convolution::Pool2d { kind, pool } => {
-                Body::Pool2d { kind: *kind, pool: *pool, layout, input: operand(0), output }
+            ConvolutionOp::Pool2d { kind, pool } => {
+                KernelBody::Pool2d { kind: *kind, pool: *pool, layout, input: operand(0), output }
             }
-            Convolution::MaxPool2dGrad(pool) => {
-                Body::MaxPool2dGrad { pool: *pool, layout, input: operand(0), gradient: operand(1), output }
+            ConvolutionOp::MaxPool2dGrad(pool) => {
+                KernelBody::MaxPool2dGrad { pool: *pool, layout, input: operand(0), gradient: operand(1), output }
             }
-            Convolution::SumPool2dGrad { pool, .. } => {
-                Body::SumPool2dGrad { pool: *pool, layout, gradient: operand(0), output }
+            ConvolutionOp::SumPool2dGrad { pool, .. } => {
+                KernelBody::SumPool2dGrad { pool: *pool, layout, gradient: operand(0), output }
             }
-            Convolution::Conv2d(_) => unreachable!("convolutions have an epilogue"),
+            ConvolutionOp::Conv2d(_) => unreachable!("convolutions have an epilogue"),
         },
         Op::Source(_)
         | Op::Unary(_)
         | Op::Binary(_)
         | Op::Select
         | Op::Movement(_)
-        | Op::Reduce(Reduce::Fold { .. })
+        | Op::Reduce(ReduceOp::Fold { .. })
         | Op::Contract(_) => unreachable!("{anchor:?} has no kernel of its own"),
     }
 }

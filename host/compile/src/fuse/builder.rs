@@ -6,24 +6,24 @@ use std::hash::{BuildHasher, Hash, Hasher};
 use saggar_tensor::DType;
 use saggar_tensor::op::Scalar;
 
-use crate::expr::{Expr, Instruction, Register};
+use crate::expr::{Instruction, Register, ScalarExpr};
 
 /// An expression and where each of its instructions stands.
 #[derive(Default)]
-pub(super) struct Builder {
-    expr: Expr,
+pub(super) struct ExprBuilder {
+    expr: ScalarExpr,
     /// By the hash of an instruction, or a number after it where another instruction has the same.
     known: HashMap<u64, Register>,
 }
 
-impl Builder {
+impl ExprBuilder {
     /// The register of this instruction, which is added unless there is an equal one.
     pub(super) fn push(&mut self, instruction: Instruction, dtype: DType) -> Register {
-        let wanted = Identity(&instruction, dtype);
+        let wanted = InstructionKey(&instruction, dtype);
         let mut hash = self.known.hasher().hash_one(&wanted);
         while let Some(&register) = self.known.get(&hash) {
             let (known, known_dtype) = &self.expr.instructions[register.0 as usize];
-            if Identity(known, *known_dtype) == wanted {
+            if InstructionKey(known, *known_dtype) == wanted {
                 return register;
             }
             hash = hash.wrapping_add(1);
@@ -43,7 +43,7 @@ impl Builder {
     }
 
     /// What the registers in `wanted` need, renumbered in `wanted` too; the last of them ends up last.
-    pub(super) fn finish(mut self, wanted: &mut [Register]) -> Expr {
+    pub(super) fn finish(mut self, wanted: &mut [Register]) -> ScalarExpr {
         let mut needed = vec![false; self.expr.instructions.len()];
         wanted.iter().for_each(|register| needed[register.0 as usize] = true);
         for at in (0..needed.len()).rev() {
@@ -52,7 +52,7 @@ impl Builder {
             }
         }
         let mut renumbered = vec![Register(0); needed.len()];
-        let mut expr = Expr::default();
+        let mut expr = ScalarExpr::default();
         for (at, (mut instruction, dtype)) in self.expr.instructions.into_iter().enumerate() {
             if needed[at] {
                 operands(&mut instruction).for_each(|operand| *operand = renumbered[operand.0 as usize]);
@@ -81,7 +81,7 @@ fn operands(instruction: &mut Instruction) -> impl Iterator<Item = &mut Register
 }
 
 /// An instruction compared by the bits of its numbers: 0 and -0 differ, a NaN equals itself.
-struct Identity<'a>(&'a Instruction, DType);
+struct InstructionKey<'a>(&'a Instruction, DType);
 
 fn bits(scalar: Scalar) -> (u8, u128) {
     match scalar {
@@ -90,8 +90,8 @@ fn bits(scalar: Scalar) -> (u8, u128) {
     }
 }
 
-impl PartialEq for Identity<'_> {
-    fn eq(&self, other: &Identity<'_>) -> bool {
+impl PartialEq for InstructionKey<'_> {
+    fn eq(&self, other: &InstructionKey<'_>) -> bool {
         let same = match (self.0, other.0) {
             (Instruction::Immediate(a), Instruction::Immediate(b)) => bits(*a) == bits(*b),
             (
@@ -104,9 +104,9 @@ impl PartialEq for Identity<'_> {
     }
 }
 
-impl Eq for Identity<'_> {}
+impl Eq for InstructionKey<'_> {}
 
-impl Hash for Identity<'_> {
+impl Hash for InstructionKey<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         std::mem::discriminant(self.0).hash(state);
         self.1.hash(state);

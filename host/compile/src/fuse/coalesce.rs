@@ -1,22 +1,22 @@
 //! Fewer dimensions to iterate over: neighbours that every view walks through as one become one.
 
-use crate::expr::{Bound, Expr, Instruction, View};
+use crate::expr::{AffineView, CoordinateBound, Instruction, ScalarExpr};
 
 /// Neighbouring dimensions that become one; in each group the outermost comes first.
-pub(super) type Groups = Vec<Vec<usize>>;
+pub(super) type DimensionGroups = Vec<Vec<usize>>;
 
 /// The sizes that `groups` of `dims` have.
-pub(super) fn sizes(dims: &[usize], groups: &Groups) -> Vec<usize> {
+pub(super) fn grouped_sizes(dims: &[usize], groups: &DimensionGroups) -> Vec<usize> {
     groups.iter().map(|group| group.iter().map(|&dim| dims[dim]).product()).collect()
 }
 
 /// The coarsest groups of `dims[from..to]` that every view allows; dimensions of size 1 are left out.
-pub(super) fn coarsest(exprs: &[&Expr], dims: &[usize], from: usize, to: usize) -> Groups {
-    let mut groups: Groups = Vec::new();
+pub(super) fn coarsest_groups(exprs: &[&ScalarExpr], dims: &[usize], from: usize, to: usize) -> DimensionGroups {
+    let mut groups: DimensionGroups = Vec::new();
     for dim in (from..to).filter(|&dim| dims[dim] != 1) {
         let joins = groups.last().is_some_and(|group| {
             let outer = *group.last().expect("a group is made with one dimension");
-            exprs.iter().all(|expr| views(expr).all(|view| continues(view, outer, dim, dims)))
+            exprs.iter().all(|expr| expr_views(expr).all(|view| is_contiguous(view, outer, dim, dims)))
         });
         match groups.last_mut() {
             Some(group) if joins => group.push(dim),
@@ -27,7 +27,7 @@ pub(super) fn coarsest(exprs: &[&Expr], dims: &[usize], from: usize, to: usize) 
 }
 
 /// Whether `view` walks through `outer` and the next larger-than-1 dimension `inner` as through one.
-fn continues(view: &View, outer: usize, inner: usize, dims: &[usize]) -> bool {
+fn is_contiguous(view: &AffineView, outer: usize, inner: usize, dims: &[usize]) -> bool {
     view.strides[outer] == view.strides[inner] * dims[inner] as i64
         && !view.bounds.iter().any(|bound| bound.dim == inner)
 }
@@ -35,7 +35,7 @@ fn continues(view: &View, outer: usize, inner: usize, dims: &[usize]) -> bool {
 /// Rewrites every view for iteration over `groups`.
 ///
 /// False, with `expr` half rewritten, where some view does not allow it.
-pub(super) fn regroup(expr: &mut Expr, dims: &[usize], groups: &Groups) -> bool {
+pub(super) fn regroup(expr: &mut ScalarExpr, dims: &[usize], groups: &DimensionGroups) -> bool {
     expr.instructions.iter_mut().all(|(instruction, _)| match instruction {
         Instruction::Load { view, .. } | Instruction::Index(view) | Instruction::Random { view, .. } => {
             regroup_view(view, dims, groups)
@@ -49,28 +49,30 @@ pub(super) fn regroup(expr: &mut Expr, dims: &[usize], groups: &Groups) -> bool 
     })
 }
 
-fn regroup_view(view: &mut View, dims: &[usize], groups: &Groups) -> bool {
+fn regroup_view(view: &mut AffineView, dims: &[usize], groups: &DimensionGroups) -> bool {
     let mut strides = Vec::with_capacity(groups.len());
     let mut bounds = Vec::new();
     for (at, group) in groups.iter().enumerate() {
         let large: Vec<usize> = group.iter().copied().filter(|&dim| dims[dim] != 1).collect();
-        if !large.windows(2).all(|pair| continues(view, pair[0], pair[1], dims)) {
+        if !large.windows(2).all(|pair| is_contiguous(view, pair[0], pair[1], dims)) {
             return false;
         }
         strides.push(large.last().map_or(0, |&dim| view.strides[dim]));
         let inner: i64 = large.iter().skip(1).map(|&dim| dims[dim] as i64).product();
-        bounds.extend(view.bounds.iter().filter(|bound| large.first() == Some(&bound.dim)).map(|bound| Bound {
-            dim: at,
-            low: bound.low * inner,
-            high: bound.high * inner,
-        }));
+        bounds.extend(
+            view.bounds.iter().filter(|bound| large.first() == Some(&bound.dim)).map(|bound| CoordinateBound {
+                dim: at,
+                low: bound.low * inner,
+                high: bound.high * inner,
+            }),
+        );
     }
     view.strides = strides;
     view.bounds = bounds;
     true
 }
 
-fn views(expr: &Expr) -> impl Iterator<Item = &View> {
+fn expr_views(expr: &ScalarExpr) -> impl Iterator<Item = &AffineView> {
     expr.instructions.iter().filter_map(|(instruction, _)| match instruction {
         Instruction::Load { view, .. } | Instruction::Index(view) | Instruction::Random { view, .. } => Some(view),
         Instruction::Immediate(_)

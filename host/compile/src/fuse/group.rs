@@ -2,36 +2,36 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use saggar_tensor::{Graph, Interrupt, NodeId};
+use saggar_tensor::{Graph, InterruptCheck, NodeId};
 
-use super::body::{Plan, body};
-use super::chains::Chains;
-use super::emit::Failure;
-use super::kind::{Kind, base, kind};
+use super::body::{BodyContext, kernel_body};
+use super::emit::FusionFailure;
+use super::fused_matmul_search::FusedMatMulSet;
+use super::fusion_kind::{FusionKind, fusion_kind, reshape_base};
 use crate::limits::EXPR_INSTRUCTIONS_MAX;
-use crate::program::{Body, ValueId};
-use crate::target::Target;
+use crate::program::{KernelBody, ValueId};
+use crate::target::CompileTarget;
 
 /// What stays the same while kernels are merged.
-pub(super) struct Context<'a> {
+pub(super) struct FusionContext<'a> {
     pub(super) graph: &'a Graph,
     pub(super) stored: Vec<bool>,
     /// The variable that a claimed node is assigned to.
     pub(super) assigned: &'a BTreeMap<NodeId, u32>,
     /// Outputs and assigned values.
-    pub(super) claimed: &'a BTreeSet<NodeId>,
+    pub(super) required: &'a BTreeSet<NodeId>,
     /// Variables that cannot be written in place.
     pub(super) pinned: &'a BTreeSet<u32>,
     /// Windowed operators whose operands have their channels last.
     pub(super) channels_last: &'a BTreeSet<NodeId>,
     /// Products that are computed where they are used.
-    pub(super) chains: &'a Chains,
-    pub(super) target: &'a Target,
-    pub(super) interrupt: &'a Interrupt<'a>,
+    pub(super) chains: &'a FusedMatMulSet,
+    pub(super) target: &'a CompileTarget,
+    pub(super) interrupt: &'a InterruptCheck<'a>,
 }
 
 /// One kernel.
-pub(super) struct Group {
+pub(super) struct FusionGroup {
     pub(super) anchor: Option<NodeId>,
     /// What it computes at its own position without reading it.
     pub(super) local: BTreeSet<NodeId>,
@@ -39,13 +39,13 @@ pub(super) struct Group {
     pub(super) roots: BTreeSet<NodeId>,
     /// What it reads.
     pub(super) loads: BTreeSet<NodeId>,
-    pub(super) body: Body,
+    pub(super) body: KernelBody,
 }
 
-impl Group {
+impl FusionGroup {
     /// Whether element-wise work may join.
-    pub(super) fn is_open(&self, graph: &Graph) -> bool {
-        self.anchor.is_none_or(|anchor| kind(&graph.node(anchor).op) == Kind::Anchor)
+    pub(super) fn accepts_elementwise(&self, graph: &Graph) -> bool {
+        self.anchor.is_none_or(|anchor| fusion_kind(&graph.node(anchor).op) == FusionKind::Anchor)
     }
 
     /// Elements of each result.
@@ -59,13 +59,13 @@ impl Group {
 ///
 /// # Errors
 /// `Refused` where limits are exceeded or a result would be read before it is written.
-pub(super) fn group(
-    context: &Context<'_>,
+pub(super) fn build_group(
+    context: &FusionContext<'_>,
     anchor: Option<NodeId>,
     local: BTreeSet<NodeId>,
     roots: BTreeSet<NodeId>,
-) -> Result<Group, Failure> {
-    let plan = Plan {
+) -> Result<FusionGroup, FusionFailure> {
+    let plan = BodyContext {
         graph: context.graph,
         stored: &context.stored,
         anchor,
@@ -74,29 +74,31 @@ pub(super) fn group(
         chains: context.chains,
         channels_last: context.channels_last,
     };
-    let body = body(plan)?;
-    let loads: BTreeSet<NodeId> = body.reads().iter().map(|value| base(context.graph, NodeId(value.0))).collect();
-    let is_chain = matches!(body, Body::Chain { .. });
+    let body = kernel_body(plan)?;
+    let loads: BTreeSet<NodeId> =
+        body.read_values().iter().map(|value| reshape_base(context.graph, NodeId(value.0))).collect();
+    let is_chain = matches!(body, KernelBody::Chain { .. });
     let fits = |value: &ValueId| {
         context.target.tensor_bytes(context.graph.descriptor(NodeId(value.0)))
             <= context.target.binding_bytes_max as u64
     };
     let has_room = !is_chain
-        || body.values() <= context.target.chain_values_max && body.reads().iter().chain(&body.writes()).all(fits);
+        || body.value_count() <= context.target.chain_values_max
+            && body.read_values().iter().chain(&body.written_values()).all(fits);
     if !loads.is_disjoint(&local) || body.longest_expr() > EXPR_INSTRUCTIONS_MAX || !has_room {
-        return Err(Failure::Refused);
+        return Err(FusionFailure::Refused);
     }
-    Ok(Group { anchor, local, roots, loads, body })
+    Ok(FusionGroup { anchor, local, roots, loads, body })
 }
 
 /// Distinct values that the kernel touches; a variable it updates in place is one.
-pub(super) fn touched(context: &Context<'_>, group: &Group) -> usize {
-    group.body.values() - updated_in_place(context, group.anchor, &group.roots, &group.loads)
+pub(super) fn value_count(context: &FusionContext<'_>, group: &FusionGroup) -> usize {
+    group.body.value_count() - in_place_update_count(context, group.anchor, &group.roots, &group.loads)
 }
 
 /// How many of `roots` a kernel may write over variables that it reads.
-pub(super) fn updated_in_place(
-    context: &Context<'_>,
+pub(super) fn in_place_update_count(
+    context: &FusionContext<'_>,
     anchor: Option<NodeId>,
     roots: &BTreeSet<NodeId>,
     loads: &BTreeSet<NodeId>,
@@ -109,5 +111,5 @@ pub(super) fn updated_in_place(
 
 /// Whether one of `loads` is the variable.
 pub(super) fn loads_variable(graph: &Graph, loads: &BTreeSet<NodeId>, variable: u32) -> bool {
-    loads.iter().any(|load| super::kind::variable(graph, *load) == Some(variable))
+    loads.iter().any(|load| super::fusion_kind::read_variable(graph, *load) == Some(variable))
 }

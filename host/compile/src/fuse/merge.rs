@@ -2,16 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use saggar_tensor::{Interrupted, NodeId};
+use saggar_tensor::{InterruptedError, NodeId};
 
-use super::group::{Context, Group, group, loads_variable, touched, updated_in_place};
+use super::group::{FusionContext, FusionGroup, build_group, in_place_update_count, loads_variable, value_count};
 use crate::limits::{MERGE_ALL_VISITS_MAX, MERGE_INSTRUCTIONS_MAX, MERGE_PARTNERS_MAX, MERGE_VISITS_MAX};
-use crate::order::Order;
+use crate::topological_order::TopologicalOrder;
 
-struct Merger<'a> {
-    context: &'a Context<'a>,
-    groups: Vec<Option<Group>>,
-    order: Order,
+struct GroupMerger<'a> {
+    context: &'a FusionContext<'a>,
+    groups: Vec<Option<FusionGroup>>,
+    order: TopologicalOrder,
     /// For each node, which group computes it.
     maker: Vec<Option<usize>>,
     /// For each node, which groups read it.
@@ -25,13 +25,16 @@ struct Merger<'a> {
 /// Merges what can be merged, in the order of `groups`, which is topological.
 ///
 /// # Errors
-/// `Interrupted`.
-pub(super) fn merge(context: &Context<'_>, groups: Vec<Group>) -> Result<Vec<Group>, Interrupted> {
+/// `InterruptedError`.
+pub(super) fn merge_groups(
+    context: &FusionContext<'_>,
+    groups: Vec<FusionGroup>,
+) -> Result<Vec<FusionGroup>, InterruptedError> {
     let nodes = context.graph.nodes.len();
-    let mut merger = Merger {
+    let mut merger = GroupMerger {
         context,
         groups: groups.iter().map(|_| None).collect(),
-        order: Order::new(0..groups.len()),
+        order: TopologicalOrder::new(0..groups.len()),
         maker: vec![None; nodes],
         readers: vec![BTreeSet::new(); nodes],
         maps: vec![BTreeSet::new(); nodes],
@@ -39,19 +42,19 @@ pub(super) fn merge(context: &Context<'_>, groups: Vec<Group>) -> Result<Vec<Gro
     };
     for (at, group) in groups.into_iter().enumerate() {
         context.interrupt.check()?;
-        merger.put(at, group);
+        merger.insert_group(at, group);
     }
     for at in 0..merger.groups.len() {
-        while merger.consumer(at)? {}
+        while merger.merge_consumer(at)? {}
     }
     for at in 0..merger.groups.len() {
-        while merger.sibling(at)? {}
+        while merger.merge_sibling(at)? {}
     }
     Ok(merger.groups.into_iter().flatten().collect())
 }
 
-impl Merger<'_> {
-    fn put(&mut self, at: usize, group: Group) {
+impl GroupMerger<'_> {
+    fn insert_group(&mut self, at: usize, group: FusionGroup) {
         group.local.iter().for_each(|node| self.maker[node.index()] = Some(at));
         for load in &group.loads {
             self.readers[load.index()].insert(at);
@@ -62,7 +65,7 @@ impl Merger<'_> {
         self.groups[at] = Some(group);
     }
 
-    fn take(&mut self, at: usize) {
+    fn remove_group(&mut self, at: usize) {
         for load in self.groups[at].take().into_iter().flat_map(|group| group.loads) {
             self.readers[load.index()].remove(&at);
             self.maps[load.index()].remove(&at);
@@ -70,15 +73,15 @@ impl Merger<'_> {
     }
 
     /// Merges one reader of what group `at` stores into it.
-    fn consumer(&mut self, at: usize) -> Result<bool, Interrupted> {
+    fn merge_consumer(&mut self, at: usize) -> Result<bool, InterruptedError> {
         let Some(group) = &self.groups[at] else { return Ok(false) };
         let first = |root: &NodeId| self.readers[root.index()].iter().take(MERGE_PARTNERS_MAX);
         let readers: BTreeSet<usize> = group.roots.iter().flat_map(first).copied().collect();
-        self.first_pair(at, readers)
+        self.merge_first_of(at, readers)
     }
 
     /// Merges one map that reads what map `at` reads into it.
-    fn sibling(&mut self, at: usize) -> Result<bool, Interrupted> {
+    fn merge_sibling(&mut self, at: usize) -> Result<bool, InterruptedError> {
         let Some(group) = &self.groups[at] else { return Ok(false) };
         if group.anchor.is_some() {
             return Ok(false);
@@ -86,17 +89,17 @@ impl Merger<'_> {
         let large = group.loads.iter().filter(|load| self.context.graph.descriptor(**load).shape.elements() > 1);
         let first = |load: &NodeId| self.maps[load.index()].range(at + 1..).take(MERGE_PARTNERS_MAX);
         let partners: BTreeSet<usize> = large.flat_map(first).copied().collect();
-        self.first_pair(at, partners)
+        self.merge_first_of(at, partners)
     }
 
     /// Merges the first of `others` that can be merged into `at`; false if none of those that are considered can.
-    fn first_pair(&mut self, at: usize, others: BTreeSet<usize>) -> Result<bool, Interrupted> {
+    fn merge_first_of(&mut self, at: usize, others: BTreeSet<usize>) -> Result<bool, InterruptedError> {
         for other in others.into_iter().take(MERGE_PARTNERS_MAX) {
             self.context.interrupt.check()?;
             if self.order.visits() > MERGE_ALL_VISITS_MAX || self.instructions > MERGE_INSTRUCTIONS_MAX {
                 return Ok(false);
             }
-            if self.pair(at, other) {
+            if self.try_merge(at, other) {
                 return Ok(true);
             }
         }
@@ -104,29 +107,29 @@ impl Merger<'_> {
     }
 
     /// Merges `other` into `at` if that is possible.
-    fn pair(&mut self, at: usize, other: usize) -> bool {
-        if !self.suits(at, other) {
+    fn try_merge(&mut self, at: usize, other: usize) -> bool {
+        if !self.is_mergeable(at, other) {
             return false;
         }
         let (first, last) = if self.order.is_before(at, other) { (at, other) } else { (other, at) };
-        let Some(between) = self.between(first, last) else { return false };
-        let parts = [at, other].map(|at| self.groups[at].as_ref().map_or(0, |group| group.body.instructions()));
+        let Some(between) = self.groups_between(first, last) else { return false };
+        let parts = [at, other].map(|at| self.groups[at].as_ref().map_or(0, |group| group.body.instruction_count()));
         self.instructions += parts.iter().sum::<usize>();
-        let Some(merged) = self.merged(at, other) else { return false };
-        self.take(at);
-        self.take(other);
-        self.put(at, merged);
+        let Some(merged) = self.build_merged(at, other) else { return false };
+        self.remove_group(at);
+        self.remove_group(other);
+        self.insert_group(at, merged);
         self.order.move_before(between, first);
         self.order.merge(at, other);
         true
     }
 
     /// Whether two groups may become one, as far as that can be told without building it.
-    fn suits(&self, at: usize, other: usize) -> bool {
+    fn is_mergeable(&self, at: usize, other: usize) -> bool {
         let graph = self.context.graph;
         let (Some(first), Some(second)) = (&self.groups[at], &self.groups[other]) else { return false };
-        let suits = first.is_open(graph)
-            && second.is_open(graph)
+        let suits = first.accepts_elementwise(graph)
+            && second.accepts_elementwise(graph)
             && !(first.anchor.is_some() && second.anchor.is_some())
             && first.elements(graph) == second.elements(graph);
         if !suits {
@@ -135,39 +138,40 @@ impl Merger<'_> {
         let is_local = |node: &&NodeId| first.local.contains(node) || second.local.contains(node);
         let loads: BTreeSet<NodeId> =
             first.loads.union(&second.loads).filter(|node| !is_local(node)).copied().collect();
-        let roots = self.roots(at, other, first, second);
+        let roots = self.merged_roots(at, other, first, second);
         let anchor = first.anchor.or(second.anchor);
-        let chain = anchor.is_some_and(|anchor| self.context.chains.ends.contains_key(&anchor));
+        let chain = anchor.is_some_and(|anchor| self.context.chains.consumers.contains_key(&anchor));
         let target = self.context.target;
         let values_max = if chain { target.chain_values_max } else { target.kernel_values_max };
-        loads.len() + roots.len() - updated_in_place(self.context, anchor, &roots, &loads) <= values_max
+        loads.len() + roots.len() - in_place_update_count(self.context, anchor, &roots, &loads) <= values_max
     }
 
     /// What both groups leave in memory if they become one.
-    fn roots(&self, at: usize, other: usize, first: &Group, second: &Group) -> BTreeSet<NodeId> {
+    fn merged_roots(&self, at: usize, other: usize, first: &FusionGroup, second: &FusionGroup) -> BTreeSet<NodeId> {
         let elsewhere = |node: &NodeId| self.readers[node.index()].iter().any(|&one| one != at && one != other);
-        let is_kept = |root: &&NodeId| self.context.claimed.contains(root) || elsewhere(root);
+        let is_kept = |root: &&NodeId| self.context.required.contains(root) || elsewhere(root);
         first.roots.union(&second.roots).filter(is_kept).copied().collect()
     }
 
-    fn merged(&self, at: usize, other: usize) -> Option<Group> {
+    fn build_merged(&self, at: usize, other: usize) -> Option<FusionGroup> {
         let (first, second) = (self.groups[at].as_ref()?, self.groups[other].as_ref()?);
         let local: BTreeSet<NodeId> = first.local.union(&second.local).copied().collect();
-        let roots = self.roots(at, other, first, second);
+        let roots = self.merged_roots(at, other, first, second);
         let anchor = first.anchor.or(second.anchor);
-        let merged = group(self.context, anchor, local, roots).ok()?;
+        let merged = build_group(self.context, anchor, local, roots).ok()?;
         // Only maps may read a variable that they write.
         let updates = merged.anchor.is_some()
             && merged.roots.iter().any(|root| {
                 let variable = self.context.assigned.get(root);
                 variable.is_some_and(|&variable| loads_variable(self.context.graph, &merged.loads, variable))
             });
-        (!updates && touched(self.context, &merged) <= self.context.target.values_max(&merged.body)).then_some(merged)
+        (!updates && value_count(self.context, &merged) <= self.context.target.values_max(&merged.body))
+            .then_some(merged)
     }
 
     /// The groups after `first` that `last` depends on, other than `first`; `None` if one of them depends on `first`, or if
     /// finding out takes too long.
-    fn between(&mut self, first: usize, last: usize) -> Option<Vec<usize>> {
+    fn groups_between(&mut self, first: usize, last: usize) -> Option<Vec<usize>> {
         let (groups, maker) = (&self.groups, &self.maker);
         let makers = |at: usize| {
             let loads = groups[at].iter().flat_map(|group| &group.loads);
@@ -175,7 +179,7 @@ impl Merger<'_> {
         };
         let order = &self.order;
         let open = makers(last).filter(|&maker| order.is_before(first, maker)).collect();
-        self.order.reached(open, MERGE_VISITS_MAX, |order, at, found| {
+        self.order.reachable(open, MERGE_VISITS_MAX, |order, at, found| {
             found.extend(makers(at).filter(|&maker| maker == first || order.is_before(first, maker)));
             !found.contains(&first)
         })

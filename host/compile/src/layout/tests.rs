@@ -2,8 +2,8 @@ use saggar_tensor::grad::gradients;
 use saggar_tensor::nn::{self, Conv2dOptions, Pool2dOptions};
 use saggar_tensor::{DType, Descriptor, GraphBuilder, NodeId, Shape, verify};
 
-use crate::program::{Body, Layout};
-use crate::{Program, Target, compile};
+use crate::program::{ChannelLayout, KernelBody};
+use crate::{CompileTarget, Program, compile};
 
 fn float(dims: &[usize]) -> Descriptor {
     Descriptor::new(DType::F32, Shape::new(dims).unwrap())
@@ -26,49 +26,49 @@ fn network(g: &mut GraphBuilder) -> (Vec<NodeId>, NodeId) {
     (parameters, nn::reduce_mean(g, y, &[2, 3], false).unwrap())
 }
 
-fn compiled(g: GraphBuilder) -> Program {
-    compile(&verify(g.finish()).unwrap(), &Target::cpu()).unwrap()
+fn compile_channels_last(g: GraphBuilder) -> Program {
+    compile(&verify(g.finish()).unwrap(), &CompileTarget::cpu()).unwrap()
 }
 
-fn families(program: &Program) -> Vec<&'static str> {
-    program.kernels.iter().map(|kernel| crate::label::family(&kernel.body)).collect()
+fn kernel_families(program: &Program) -> Vec<&'static str> {
+    program.kernels.iter().map(|kernel| crate::label::kernel_family(&kernel.body)).collect()
 }
 
 #[test]
-fn a_region_of_windows_moves_nothing() {
+fn consecutive_windowed_operators_need_no_transposes() {
     let mut g = GraphBuilder::new();
     let (_, y) = network(&mut g);
     g.output("y", y).unwrap();
-    let program = compiled(g);
-    assert_eq!(families(&program), ["conv2d", "pool2d", "conv2d", "fold"], "{program}");
+    let program = compile_channels_last(g);
+    assert_eq!(kernel_families(&program), ["conv2d", "pool2d", "conv2d", "fold"], "{program}");
     for kernel in &program.kernels[..3] {
-        assert_eq!(kernel.body.layout(), Layout::ChannelsLast, "{program}");
+        assert_eq!(kernel.body.layout(), ChannelLayout::ChannelsLast, "{program}");
     }
 }
 
 #[test]
-fn gradients_of_a_region_stay_in_it() {
+fn gradients_of_windowed_operators_stay_channels_last() {
     let mut g = GraphBuilder::new();
     let (parameters, y) = network(&mut g);
     let loss = g.reduce_sum(y, &[0, 1], false).unwrap();
     for (at, gradient) in gradients(&mut g, loss, &parameters).unwrap().into_iter().enumerate() {
         g.output(&format!("d{at}"), gradient).unwrap();
     }
-    let program = compiled(g);
+    let program = compile_channels_last(g);
     for kernel in &program.kernels {
-        let windowed = !matches!(kernel.body, Body::Map { .. } | Body::Fold { .. });
-        assert!(!windowed || kernel.body.layout() == Layout::ChannelsLast, "{program}");
+        let windowed = !matches!(kernel.body, KernelBody::Map { .. } | KernelBody::Fold { .. });
+        assert!(!windowed || kernel.body.layout() == ChannelLayout::ChannelsLast, "{program}");
     }
 }
 
 #[test]
-fn few_channels_stay_first() {
+fn convolutions_with_few_channels_stay_channels_first() {
     let mut g = GraphBuilder::new();
     let x = g.input("x", float(&[1, 4, 8, 8])).unwrap();
     let f = g.input("f", float(&[2, 4, 3, 3])).unwrap();
     let y = nn::conv2d(&mut g, x, f, None, Conv2dOptions::default()).unwrap();
     g.output("y", y).unwrap();
-    let program = compiled(g);
-    assert_eq!(families(&program), ["conv2d"]);
-    assert_eq!(program.kernels[0].body.layout(), Layout::ChannelsFirst);
+    let program = compile_channels_last(g);
+    assert_eq!(kernel_families(&program), ["conv2d"]);
+    assert_eq!(program.kernels[0].body.layout(), ChannelLayout::ChannelsFirst);
 }

@@ -1,14 +1,14 @@
 //! Programs beside the interpreter: what tests, fuzz targets and campaigns of random graphs ask.
 
 use saggar_tensor::VerifiedGraph;
-use saggar_tensor::interp::{Elements, Value, evaluate};
+use saggar_tensor::interp::{InterpElements, InterpTensor, evaluate};
 
 use crate::program::Program;
-use crate::target::Target;
+use crate::target::CompileTarget;
 use crate::{CompileError, compile};
 
 /// Times that a program runs: variables then hold what it wrote.
-const STEPS: usize = 2;
+const COMPARED_STEPS: usize = 2;
 
 /// Compiles `graph` and compares what the program computes with what the graph means.
 ///
@@ -16,22 +16,22 @@ const STEPS: usize = 2;
 /// A refusal of the compiler's; `Ok(Err)` describes the first difference.
 ///
 /// # Panics
-/// If the values are not those that the graph takes, or where [`super::run`] panics.
-pub fn compare(
+/// If the values are not those that the graph takes, or where [`super::run_program`] panics.
+pub fn compare_with_interpreter(
     graph: &VerifiedGraph,
-    inputs: &[Value],
-    variables: &[Value],
-    target: &Target,
+    inputs: &[InterpTensor],
+    variables: &[InterpTensor],
+    target: &CompileTarget,
 ) -> Result<Result<Program, String>, CompileError> {
     let program = compile(graph, target)?;
     let (mut expected_state, mut state) = (variables.to_vec(), variables.to_vec());
-    for step in 0..STEPS {
+    for step in 0..COMPARED_STEPS {
         let expected = evaluate(graph, inputs, &mut expected_state).expect("values are those that the graph takes");
-        let found = super::run(&program, inputs, &mut state);
+        let found = super::run_program(&program, inputs, &mut state);
         let outputs = expected.iter().zip(&found).map(|values| ("output", values));
         let held = expected_state.iter().zip(&state).map(|values| ("variable", values));
         for (at, (what, (expected, found))) in outputs.enumerate().chain(held.enumerate()) {
-            if !same(expected, found) {
+            if !is_equal_up_to_zero_sign(expected, found) {
                 let text = format!("{what} {at} in step {step}\n{expected:?}\n{found:?}\n{program}");
                 return Ok(Err(text));
             }
@@ -41,13 +41,15 @@ pub fn compare(
 }
 
 /// Fusion changes no rounding: everything is equal, and only the sign of a zero that sums nothing is left open.
-fn same(a: &Value, b: &Value) -> bool {
+fn is_equal_up_to_zero_sign(a: &InterpTensor, b: &InterpTensor) -> bool {
     a.descriptor() == b.descriptor()
         && match (a.elements(), b.elements()) {
-            (Elements::Float(a), Elements::Float(b)) => {
+            (InterpElements::Float(a), InterpElements::Float(b)) => {
                 a.iter().zip(b).all(|(a, b)| a == b || (a.is_nan() && b.is_nan()))
             }
-            (Elements::Int(a), Elements::Int(b)) => a == b,
-            (Elements::Float(_), Elements::Int(_)) | (Elements::Int(_), Elements::Float(_)) => false,
+            (InterpElements::Int(a), InterpElements::Int(b)) => a == b,
+            (InterpElements::Float(_), InterpElements::Int(_)) | (InterpElements::Int(_), InterpElements::Float(_)) => {
+                false
+            }
         }
 }

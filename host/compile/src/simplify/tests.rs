@@ -1,6 +1,6 @@
-use saggar_tensor::interp::{Value, evaluate};
-use saggar_tensor::op::{Movement, Pool, Pool2d, ReduceKind, Scalar};
-use saggar_tensor::{DType, Descriptor, GraphBuilder, Interrupt, NodeId, Op, Shape, VerifiedGraph, verify};
+use saggar_tensor::interp::{InterpTensor, evaluate};
+use saggar_tensor::op::{MovementOp, Pool2d, PoolKind, ReduceKind, Scalar};
+use saggar_tensor::{DType, Descriptor, GraphBuilder, InterruptCheck, NodeId, Op, Shape, VerifiedGraph, verify};
 
 use super::simplify;
 
@@ -9,7 +9,7 @@ fn check(build: impl FnOnce(&mut GraphBuilder, NodeId) -> NodeId, expected: &[&s
     let x = builder.input("x", Descriptor::new(DType::F32, Shape::new([2, 3]).unwrap())).unwrap();
     let y = build(&mut builder, x);
     builder.output("y", y).unwrap();
-    let graph = simplify(&verify(builder.finish()).unwrap(), &Interrupt::never()).unwrap();
+    let graph = simplify(&verify(builder.finish()).unwrap(), &InterruptCheck::never()).unwrap();
     let found: Vec<&str> = graph.nodes.iter().map(|node| node.op.name()).collect();
     assert_eq!(found, expected);
 }
@@ -19,7 +19,7 @@ fn fill(builder: &mut GraphBuilder, value: f64) -> NodeId {
 }
 
 #[test]
-fn what_changes_nothing_disappears() {
+fn identity_operators_are_removed() {
     check(
         |b, x| {
             let one = fill(b, 1.0);
@@ -34,7 +34,7 @@ fn what_changes_nothing_disappears() {
 }
 
 #[test]
-fn adding_positive_zero_stays_because_of_negative_zero() {
+fn adding_positive_zero_is_kept_because_it_changes_negative_zero() {
     check(
         |b, x| {
             let zero = fill(b, 0.0);
@@ -52,7 +52,7 @@ fn adding_positive_zero_stays_because_of_negative_zero() {
 }
 
 #[test]
-fn equal_nodes_become_one_and_dead_ones_none() {
+fn equal_nodes_are_merged_and_dead_nodes_removed() {
     check(
         |b, x| {
             b.exp(x).unwrap();
@@ -65,7 +65,7 @@ fn equal_nodes_become_one_and_dead_ones_none() {
 }
 
 #[test]
-fn a_fold_of_nothing_reads_nothing() {
+fn a_reduction_of_an_empty_tensor_becomes_a_fill() {
     check(
         |b, x| {
             let nothing = b.narrow(x, 1, 3, 0).unwrap();
@@ -82,9 +82,9 @@ fn long_concatenations_become_trees_without_empty_operands() {
     let nothing = builder.narrow(x, 0, 0, 0).unwrap();
     let y = builder.concat(&[x, x, x, nothing, x, x, x], 0).unwrap();
     builder.output("y", y).unwrap();
-    let graph = simplify(&verify(builder.finish()).unwrap(), &Interrupt::never()).unwrap();
+    let graph = simplify(&verify(builder.finish()).unwrap(), &InterruptCheck::never()).unwrap();
     for node in &graph.nodes {
-        if let Op::Movement(Movement::Concat { .. }) = node.op {
+        if let Op::Movement(MovementOp::Concat { .. }) = node.op {
             assert!(node.inputs.len() <= crate::limits::CONCAT_OPERANDS_MAX);
         }
     }
@@ -93,7 +93,7 @@ fn long_concatenations_become_trees_without_empty_operands() {
 }
 
 #[test]
-fn the_slope_of_a_rectifier_comes_from_its_result() {
+fn the_relu_gradient_reads_the_result_instead_of_the_operand() {
     let mut builder = GraphBuilder::new();
     let x = builder.input("x", Descriptor::new(DType::F32, Shape::new([2, 3]).unwrap())).unwrap();
     let z = builder.exp(x).unwrap();
@@ -102,7 +102,7 @@ fn the_slope_of_a_rectifier_comes_from_its_result() {
     let slope = saggar_tensor::grad::gradients(&mut builder, sum, &[z]).unwrap();
     builder.output("y", y).unwrap();
     builder.output("slope", slope[0]).unwrap();
-    let graph = simplify(&verify(builder.finish()).unwrap(), &Interrupt::never()).unwrap();
+    let graph = simplify(&verify(builder.finish()).unwrap(), &InterruptCheck::never()).unwrap();
     let z = graph.nodes.iter().position(|node| node.op.name() == "exp").unwrap();
     let readers: Vec<&str> =
         graph.nodes.iter().filter(|node| node.inputs.contains(&NodeId(z as u32))).map(|n| n.op.name()).collect();
@@ -110,50 +110,54 @@ fn the_slope_of_a_rectifier_comes_from_its_result() {
 }
 
 /// What becomes of `relu(max-pool2d(tanh(x)))`; `more` may use the nodes of tanh and pool.
-fn pooled(pool: Pool2d, more: impl FnOnce(&mut GraphBuilder, [NodeId; 2])) -> Vec<&'static str> {
-    rectified(pool, 0.0, more)
+fn simplify_relu_of_max_pool(pool: Pool2d, more: impl FnOnce(&mut GraphBuilder, [NodeId; 2])) -> Vec<&'static str> {
+    simplify_relu_with_zero(pool, 0.0, more)
 }
 
-/// As [`pooled`], with this zero.
-fn rectified(pool: Pool2d, zero: f64, more: impl FnOnce(&mut GraphBuilder, [NodeId; 2])) -> Vec<&'static str> {
+/// As [`simplify_relu_of_max_pool`], with this zero.
+fn simplify_relu_with_zero(
+    pool: Pool2d,
+    zero: f64,
+    more: impl FnOnce(&mut GraphBuilder, [NodeId; 2]),
+) -> Vec<&'static str> {
     let mut builder = GraphBuilder::new();
     let x = builder.input("x", Descriptor::new(DType::F32, Shape::new([1, 2, 6, 6]).unwrap())).unwrap();
     let x = builder.tanh(x).unwrap();
-    let largest = builder.pool2d(x, Pool::Max, pool).unwrap();
+    let largest = builder.pool2d(x, PoolKind::Max, pool).unwrap();
     let zero = builder.fill(builder.descriptor(largest).clone(), Scalar::Float(zero)).unwrap();
     let condition = builder.less_or_equal(largest, zero).unwrap();
     let y = builder.select(condition, zero, largest).unwrap();
     builder.output("y", y).unwrap();
     more(&mut builder, [x, largest]);
     let before = verify(builder.finish()).unwrap();
-    let graph = simplify(&before, &Interrupt::never()).unwrap();
+    let graph = simplify(&before, &InterruptCheck::never()).unwrap();
     // NaN, both zeros, what tanh makes -1 and 1, and windows without anything positive.
     let values = [f64::NAN, -0.0, 0.0, f64::NEG_INFINITY, f64::INFINITY, -1.5, 0.5];
     let values: Vec<f64> = (0..72).map(|at| if at < 36 { values[at * at % 7] } else { -1.0 }).collect();
-    let x = Value::from_numbers(DType::F32, Shape::new([1, 2, 6, 6]).unwrap(), &values).unwrap();
+    let x = InterpTensor::from_numbers(DType::F32, Shape::new([1, 2, 6, 6]).unwrap(), &values).unwrap();
     let bytes = |graph: &VerifiedGraph| -> Vec<Vec<u8>> {
-        evaluate(graph, std::slice::from_ref(&x), &mut []).unwrap().iter().map(Value::to_bytes).collect()
+        evaluate(graph, std::slice::from_ref(&x), &mut []).unwrap().iter().map(InterpTensor::to_bytes).collect()
     };
     assert_eq!(bytes(&before), bytes(&verify(graph.clone()).unwrap()));
     graph.nodes.iter().map(|node| node.op.name()).collect()
 }
 
 #[test]
-fn a_rectifier_after_windows_goes_before_them_where_nothing_else_reads_them() {
+fn relu_moves_before_max_pool_if_nothing_else_reads_the_pool() {
     let plain = Pool2d { window: [2, 2], padding: [0; 4], strides: [2, 2], dilations: [1, 1] };
     let before = ["input", "tanh", "fill", "lesser-or-equal", "where", "max-pool2d"];
     let after = ["input", "tanh", "max-pool2d", "fill", "lesser-or-equal", "where"];
-    assert_eq!(pooled(plain, |_, _| {}), before);
-    assert_eq!(rectified(plain, -0.0, |_, _| {}), before);
-    assert_eq!(pooled(Pool2d { padding: [1; 4], ..plain }, |_, _| {}), before);
-    assert_eq!(pooled(Pool2d { dilations: [2, 2], ..plain }, |_, _| {}), before);
+    assert_eq!(simplify_relu_of_max_pool(plain, |_, _| {}), before);
+    assert_eq!(simplify_relu_with_zero(plain, -0.0, |_, _| {}), before);
+    assert_eq!(simplify_relu_of_max_pool(Pool2d { padding: [1; 4], ..plain }, |_, _| {}), before);
+    assert_eq!(simplify_relu_of_max_pool(Pool2d { dilations: [2, 2], ..plain }, |_, _| {}), before);
     // Taps that are apart may all lie in the padding, and that is no zero.
-    assert_eq!(pooled(Pool2d { padding: [2; 4], dilations: [7, 7], ..plain }, |_, _| {}), after);
+    assert_eq!(simplify_relu_of_max_pool(Pool2d { padding: [2; 4], dilations: [7, 7], ..plain }, |_, _| {}), after);
     for read in 0..2 {
-        let nodes = pooled(plain, |b, nodes| b.output("more", nodes[read]).unwrap());
+        let nodes = simplify_relu_of_max_pool(plain, |b, nodes| b.output("more", nodes[read]).unwrap());
         assert_eq!(nodes, after, "what is pooled, or the largest ones, are wanted themselves");
     }
-    let gradient = pooled(plain, |b, [x, largest]| {
+    let gradient = simplify_relu_of_max_pool(plain, |b, [x, largest]| {
         let sum = b.reduce_sum(largest, &[0, 1, 2, 3], false).unwrap();
         let slope = saggar_tensor::grad::gradients(b, sum, &[x]).unwrap();
         b.output("slope", slope[0]).unwrap();

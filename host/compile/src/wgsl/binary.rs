@@ -1,52 +1,52 @@
 //! Operators of two operands.
 
 use saggar_tensor::DType;
-use saggar_tensor::op::{Binary, Scalar};
+use saggar_tensor::op::{BinaryOp, Scalar};
 
-use super::expression::immediate;
-use super::unary::narrow;
-use super::wide_integer::{WideIntegers, is_wide, sign};
+use super::expression::scalar_literal;
+use super::unary::narrow_to_dtype;
+use super::wide_integer::{WideIntegers, is_wide, sign_suffix};
 
 /// `op` applied to the expressions `a` and `b`, both of type `dtype`.
-pub(super) fn binary(wide: WideIntegers, op: Binary, dtype: DType, a: &str, b: &str) -> String {
+pub(super) fn binary_expression(wide: WideIntegers, op: BinaryOp, dtype: DType, a: &str, b: &str) -> String {
     let truth = |condition: String| format!("select(0u, 1u, {condition})");
-    let in_words = wide.in_words(dtype);
+    let in_words = wide.is_emulated(dtype);
     match op {
-        Binary::Add if in_words => format!("wide_add({a}, {b})"),
-        Binary::Sub if in_words => format!("wide_subtract({a}, {b})"),
-        Binary::Mul if in_words => format!("wide_multiply({a}, {b})"),
-        Binary::Div if in_words => format!("wide_divide_{}({a}, {b})", sign(dtype)),
-        Binary::Max if in_words => format!("select({a}, {b}, {})", less(wide, dtype, a, b)),
-        Binary::Min if in_words => format!("select({b}, {a}, {})", less(wide, dtype, a, b)),
-        Binary::Equal if in_words => truth(format!("all({a} == {b})")),
-        Binary::Add => narrow(dtype, format!("{a} + {b}")),
-        Binary::Sub => narrow(dtype, format!("{a} - {b}")),
-        Binary::Mul => narrow(dtype, format!("{a} * {b}")),
-        Binary::Div if dtype.is_float() => narrow(dtype, format!("{a} / {b}")),
-        Binary::Div => {
-            let [zero, one] = [0, 1].map(|number| immediate(wide, Scalar::Int(number), dtype));
-            narrow(dtype, format!("select({a} / select({b}, {one}, {b} == {zero}), {zero}, {b} == {zero})"))
+        BinaryOp::Add if in_words => format!("wide_add({a}, {b})"),
+        BinaryOp::Sub if in_words => format!("wide_subtract({a}, {b})"),
+        BinaryOp::Mul if in_words => format!("wide_multiply({a}, {b})"),
+        BinaryOp::Div if in_words => format!("wide_divide_{}({a}, {b})", sign_suffix(dtype)),
+        BinaryOp::Max if in_words => format!("select({a}, {b}, {})", less_expression(wide, dtype, a, b)),
+        BinaryOp::Min if in_words => format!("select({b}, {a}, {})", less_expression(wide, dtype, a, b)),
+        BinaryOp::Equal if in_words => truth(format!("all({a} == {b})")),
+        BinaryOp::Add => narrow_to_dtype(dtype, format!("{a} + {b}")),
+        BinaryOp::Sub => narrow_to_dtype(dtype, format!("{a} - {b}")),
+        BinaryOp::Mul => narrow_to_dtype(dtype, format!("{a} * {b}")),
+        BinaryOp::Div if dtype.is_float() => narrow_to_dtype(dtype, format!("{a} / {b}")),
+        BinaryOp::Div => {
+            let [zero, one] = [0, 1].map(|number| scalar_literal(wide, Scalar::Int(number), dtype));
+            narrow_to_dtype(dtype, format!("select({a} / select({b}, {one}, {b} == {zero}), {zero}, {b} == {zero})"))
         }
-        Binary::Pow => narrow(dtype, format!("pow_full({a}, {b})")),
-        Binary::Max if dtype.is_float() => format!("max_nan({a}, {b})"),
-        Binary::Max => format!("max({a}, {b})"),
-        Binary::Min if dtype.is_float() => format!("min_nan({a}, {b})"),
-        Binary::Min => format!("min({a}, {b})"),
-        Binary::Equal => truth(format!("{a} == {b}")),
-        Binary::Less => truth(less(wide, dtype, a, b)),
+        BinaryOp::Pow => narrow_to_dtype(dtype, format!("pow_full({a}, {b})")),
+        BinaryOp::Max if dtype.is_float() => format!("max_nan({a}, {b})"),
+        BinaryOp::Max => format!("max({a}, {b})"),
+        BinaryOp::Min if dtype.is_float() => format!("min_nan({a}, {b})"),
+        BinaryOp::Min => format!("min({a}, {b})"),
+        BinaryOp::Equal => truth(format!("{a} == {b}")),
+        BinaryOp::Less => truth(less_expression(wide, dtype, a, b)),
         // Not for floats: of NaN and another neither is less.
-        Binary::LessOrEqual if is_wide(dtype) => truth(format!("!{}", less(wide, dtype, b, a))),
-        Binary::LessOrEqual => truth(format!("{a} <= {b}")),
-        Binary::LogicalAnd => truth(format!("{a} != 0u && {b} != 0u")),
-        Binary::LogicalOr => truth(format!("{a} != 0u || {b} != 0u")),
-        Binary::LogicalXor => truth(format!("({a} != 0u) != ({b} != 0u)")),
+        BinaryOp::LessOrEqual if is_wide(dtype) => truth(format!("!{}", less_expression(wide, dtype, b, a))),
+        BinaryOp::LessOrEqual => truth(format!("{a} <= {b}")),
+        BinaryOp::LogicalAnd => truth(format!("{a} != 0u && {b} != 0u")),
+        BinaryOp::LogicalOr => truth(format!("{a} != 0u || {b} != 0u")),
+        BinaryOp::LogicalXor => truth(format!("({a} != 0u) != ({b} != 0u)")),
     }
 }
 
 /// Whether `a < b`. Of 64 bits, by halves.
-pub(super) fn less(wide: WideIntegers, dtype: DType, a: &str, b: &str) -> String {
+pub(super) fn less_expression(wide: WideIntegers, dtype: DType, a: &str, b: &str) -> String {
     match is_wide(dtype) {
-        true if wide.in_words(dtype) => format!("wide_less_{}({a}, {b})", sign(dtype)),
+        true if wide.is_emulated(dtype) => format!("wide_less_{}({a}, {b})", sign_suffix(dtype)),
         true if dtype.is_signed_integer() => format!("less_i64({a}, {b})"),
         true => format!("less_u64({a}, {b})"),
         false => format!("{a} < {b}"),

@@ -1,52 +1,58 @@
 //! Matrix products: tiles in registers straight from storage, or staged through workgroup memory.
 
 use super::expression::finish_function;
-use super::tile::{self, Along, Factor, Results};
+use super::tile::{self, ContiguousAxis, TileOperand, TileOutput};
 use crate::program::{Epilogue, ValueId};
-use crate::wgsl::writer::Writer;
+use crate::wgsl::writer::ShaderWriter;
 
 /// One factor.
-pub(super) struct Operand {
+pub(super) struct MatMulOperand {
     pub(super) value: ValueId,
     pub(super) transposed: bool,
     pub(super) batch_stride: usize,
 }
 
 /// `batch` products of `m x k` and `k x n`.
-pub(super) fn mat_mul(w: &mut Writer<'_>, sizes: [usize; 4], a: &Operand, b: &Operand, epilogue: &Epilogue) {
+pub(super) fn mat_mul(
+    w: &mut ShaderWriter<'_>,
+    sizes: [usize; 4],
+    a: &MatMulOperand,
+    b: &MatMulOperand,
+    epilogue: &Epilogue,
+) {
     let [batch, m, n, k] = sizes;
     if batch * m * n == 0 {
         return;
     }
-    let finished = Finished { sizes: [batch, m, n], epilogue };
-    let Some(plan) = tile::plan(w, sizes, [a.value, b.value]) else {
+    let finished = MatMulOutput { sizes: [batch, m, n], epilogue };
+    let Some(plan) = tile::tile_plan(w, sizes, [a.value, b.value]) else {
         finished.begin(w);
-        return direct(w, sizes, a, b);
+        return untiled_matmul(w, sizes, a, b);
     };
     let [a, b] = [
-        Matrix::new(w, a, strides(a, m, k), m, k),
+        MatrixTileOperand::new(w, a, strides(a, m, k), m, k),
         // `b` is k x n unless transposed, so its strides are the other way round.
-        Matrix::new(w, b, if b.transposed { [k, 1] } else { [1, n] }, n, k),
+        MatrixTileOperand::new(w, b, if b.transposed { [k, 1] } else { [1, n] }, n, k),
     ];
-    tile::product(w, sizes, &plan, [&a, &b], &finished)
+    tile::tiled_product(w, sizes, &plan, [&a, &b], &finished)
 }
 
 /// Elements between neighbours along the operand's own outer dimension and along `k`.
-fn strides(operand: &Operand, outer: usize, k: usize) -> [usize; 2] {
+fn strides(operand: &MatMulOperand, outer: usize, k: usize) -> [usize; 2] {
     if operand.transposed { [1, outer] } else { [k, 1] }
 }
 
-fn times(name: &str, factor: usize) -> String {
+fn scaled_index(name: &str, factor: usize) -> String {
     if factor == 1 { name.to_owned() } else { format!("{name} * {factor}u") }
 }
 
-fn batch_offset(operand: &Operand) -> String {
+fn batch_offset(operand: &MatMulOperand) -> String {
     if operand.batch_stride == 0 { String::new() } else { format!("batch * {}u + ", operand.batch_stride) }
 }
 
 /// One invocation computes up to 4 x 4 elements. Its columns are `columns` apart, so that neighbouring lanes read
 /// neighbouring elements.
-fn direct(w: &mut Writer<'_>, [batch, m, n, k]: [usize; 4], a: &Operand, b: &Operand) {
+fn untiled_matmul(w: &mut ShaderWriter<'_>, [batch, m, n, k]: [usize; 4], a: &MatMulOperand, b: &MatMulOperand) {
     // Few results want more lanes instead of larger tiles.
     let side = match batch * m * n {
         ..0x400 => 1,
@@ -56,7 +62,7 @@ fn direct(w: &mut Writer<'_>, [batch, m, n, k]: [usize; 4], a: &Operand, b: &Ope
     };
     let (height, width) = (side.min(m), side.min(n));
     let (rows, columns) = (m.div_ceil(height), n.div_ceil(width));
-    w.each(batch * rows * columns);
+    w.invocation_per_element(batch * rows * columns);
     w.line(format!("let column = id % {columns}u;"));
     w.line(format!("let row = ((id / {columns}u) % {rows}u) * {height}u;"));
     w.line(format!("let batch = id / {}u;", rows * columns));
@@ -65,11 +71,11 @@ fn direct(w: &mut Writer<'_>, [batch, m, n, k]: [usize; 4], a: &Operand, b: &Ope
     let [b_column, b_step] = if b.transposed { [k, 1] } else { [1, n] };
     for i in 0..height {
         let clamped = format!("min(row + {i}u, {}u)", m - 1);
-        w.line(format!("var a{i} = {}{};", batch_offset(a), times(&clamped, a_row)));
+        w.line(format!("var a{i} = {}{};", batch_offset(a), scaled_index(&clamped, a_row)));
     }
     for j in 0..width {
         let clamped = format!("min(column + {}u, {}u)", j * columns, n - 1);
-        w.line(format!("var f{j} = {}{};", batch_offset(b), times(&clamped, b_column)));
+        w.line(format!("var f{j} = {}{};", batch_offset(b), scaled_index(&clamped, b_column)));
     }
     for i in 0..height {
         for j in 0..width {
@@ -105,45 +111,45 @@ fn direct(w: &mut Writer<'_>, [batch, m, n, k]: [usize; 4], a: &Operand, b: &Ope
 
 /// A matrix as a factor: `side` elements from one of its rows to the next for the first factor, or of its columns for the
 /// second, and `depth` along `k`, one of them 1.
-pub(super) struct Matrix<'a> {
-    operand: &'a Operand,
+pub(super) struct MatrixTileOperand<'a> {
+    operand: &'a MatMulOperand,
     strides: [usize; 2],
     in_quads: bool,
 }
 
-impl Matrix<'_> {
+impl MatrixTileOperand<'_> {
     /// The factor of a product of `sizes`, whose own side is `size` long.
     pub(super) fn new<'a>(
-        w: &Writer<'_>,
-        operand: &'a Operand,
+        w: &ShaderWriter<'_>,
+        operand: &'a MatMulOperand,
         strides: [usize; 2],
         size: usize,
         k: usize,
-    ) -> Matrix<'a> {
+    ) -> MatrixTileOperand<'a> {
         let neighbours = if strides[1] == 1 { k } else { size };
         let whole = neighbours.is_multiple_of(4) && operand.batch_stride.is_multiple_of(4);
-        Matrix { operand, strides, in_quads: whole && w.has_vectors(operand.value) }
+        MatrixTileOperand { operand, strides, in_quads: whole && w.has_vectors(operand.value) }
     }
 }
 
-impl Factor for Matrix<'_> {
-    fn along(&self) -> Along {
-        if self.strides[1] == 1 { Along::Depth } else { Along::Side }
+impl TileOperand for MatrixTileOperand<'_> {
+    fn contiguous_axis(&self) -> ContiguousAxis {
+        if self.strides[1] == 1 { ContiguousAxis::Depth } else { ContiguousAxis::Side }
     }
 
     fn in_quads(&self) -> bool {
         self.in_quads
     }
 
-    fn side(&self, w: &mut Writer<'_>, at: &str, name: &str) {
-        w.line(format!("let {name} = {}{};", batch_offset(self.operand), times(at, self.strides[0])));
+    fn side(&self, w: &mut ShaderWriter<'_>, at: &str, name: &str) {
+        w.line(format!("let {name} = {}{};", batch_offset(self.operand), scaled_index(at, self.strides[0])));
     }
 
-    fn depth(&self, w: &mut Writer<'_>, at: &str, name: &str) {
-        w.line(format!("let {name} = {};", times(at, self.strides[1])));
+    fn depth(&self, w: &mut ShaderWriter<'_>, at: &str, name: &str) {
+        w.line(format!("let {name} = {};", scaled_index(at, self.strides[1])));
     }
 
-    fn element(&self, w: &mut Writer<'_>, side: &str, depth: &str, in_quads: bool) -> (String, Option<String>) {
+    fn element(&self, w: &mut ShaderWriter<'_>, side: &str, depth: &str, in_quads: bool) -> (String, Option<String>) {
         let at = format!("{side} + {depth}");
         let value = self.operand.value;
         (if in_quads { w.vector(value, &at) } else { w.element(value, &at) }, None)
@@ -151,19 +157,19 @@ impl Factor for Matrix<'_> {
 }
 
 /// Sums of a product, to be finished over `[batch, m, n]`.
-struct Finished<'a> {
+struct MatMulOutput<'a> {
     sizes: [usize; 3],
     epilogue: &'a Epilogue,
 }
 
-impl Results for Finished<'_> {
-    fn begin(&self, w: &mut Writer<'_>) {
+impl TileOutput for MatMulOutput<'_> {
+    fn begin(&self, w: &mut ShaderWriter<'_>) {
         finish_function(w, self.epilogue, &self.sizes)
     }
 
-    fn column(&self, _: &mut Writer<'_>, _: &str) {}
+    fn column(&self, _: &mut ShaderWriter<'_>, _: &str) {}
 
-    fn store(&self, w: &mut Writer<'_>, row: &str, column: &str, sum: &str) {
+    fn store(&self, w: &mut ShaderWriter<'_>, row: &str, column: &str, sum: &str) {
         let [_, m, n] = self.sizes;
         let linear = format!("(batch * {m}u + {row}) * {n}u + {column}");
         w.line(format!("finish(batch, {row}, {column}, {linear}, {sum});"));

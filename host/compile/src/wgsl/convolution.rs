@@ -8,15 +8,15 @@ use saggar_tensor::op::Conv2d;
 
 use super::expression::finish_function;
 use crate::program::{Epilogue, ValueId};
-use crate::wgsl::writer::Writer;
+use crate::wgsl::writer::ShaderWriter;
 
-fn four(dims: &[usize]) -> [usize; 4] {
+fn four_dims(dims: &[usize]) -> [usize; 4] {
     [dims[0], dims[1], dims[2], dims[3]]
 }
 
 /// `[n, c, h, w]` and filter `[o, c/groups, kh, kw]` to `[n, o, oh, ow]`.
 pub(super) fn conv2d(
-    w: &mut Writer<'_>,
+    w: &mut ShaderWriter<'_>,
     conv: &Conv2d,
     input: ValueId,
     filter: ValueId,
@@ -34,7 +34,7 @@ pub(super) fn conv2d(
 }
 
 /// Adjoint in the input: `[n, o, oh, ow]` and filter to `[n, c, h, w]`.
-pub(super) fn input_grad(w: &mut Writer<'_>, conv: &Conv2d, gradient: ValueId, filter: ValueId, output: ValueId) {
+pub(super) fn input_grad(w: &mut ShaderWriter<'_>, conv: &Conv2d, gradient: ValueId, filter: ValueId, output: ValueId) {
     if w.dims(output).contains(&0) {
         return;
     }
@@ -45,7 +45,7 @@ pub(super) fn input_grad(w: &mut Writer<'_>, conv: &Conv2d, gradient: ValueId, f
 }
 
 /// Adjoint in the filter: `[n, c, h, w]` and `[n, o, oh, ow]` to `[o, c/groups, kh, kw]`.
-pub(super) fn filter_grad(w: &mut Writer<'_>, conv: &Conv2d, input: ValueId, gradient: ValueId, output: ValueId) {
+pub(super) fn filter_grad(w: &mut ShaderWriter<'_>, conv: &Conv2d, input: ValueId, gradient: ValueId, output: ValueId) {
     if w.dims(output).contains(&0) {
         return;
     }

@@ -2,30 +2,30 @@
 
 use saggar_tensor::DType;
 use saggar_tensor::interp::float16;
-use saggar_tensor::op::{Binary, Distribution, Scalar};
+use saggar_tensor::op::{BinaryOp, RandomDistribution, Scalar};
 
 use super::wide_integer::{self, WideIntegers};
 use super::{binary, unary};
-use crate::expr::{Expr, Instruction, Register, View};
-use crate::program::{Epilogue, Store};
-use crate::wgsl::writer::Writer;
+use crate::expr::{AffineView, Instruction, Register, ScalarExpr};
+use crate::program::{Epilogue, ResultStore};
+use crate::wgsl::writer::ShaderWriter;
 
 /// Where in its iteration space an expression is evaluated.
-pub(super) struct Point<'a> {
+pub(super) struct EvaluationPoint<'a> {
     /// Sizes of the iteration space.
     pub(super) dims: &'a [usize],
     /// `u32` expressions, one for each dimension.
     pub(super) coordinates: &'a [String],
     /// The row-major index over `dims`, where some variable holds it.
     pub(super) linear: Option<&'a str>,
-    /// What `Instruction::Accumulated`, or in a chain's link each `Instruction::Product`, stands for.
+    /// What `Instruction::Accumulated`, or in a chain's link each `Instruction::FusedProduct`, stands for.
     pub(super) accumulated: &'a [&'a str],
     /// Registers are named `{prefix}0`, `{prefix}1`, ...
     pub(super) prefix: &'a str,
 }
 
 /// Which coordinates `expr` needs, given whether the linear index is at hand.
-pub(super) fn wanted(expr: &Expr, dims: &[usize], linear: bool) -> Vec<bool> {
+pub(super) fn needed_coordinates(expr: &ScalarExpr, dims: &[usize], linear: bool) -> Vec<bool> {
     let mut wanted = vec![false; dims.len()];
     for (instruction, _) in &expr.instructions {
         let view = match instruction {
@@ -50,118 +50,126 @@ pub(super) fn wanted(expr: &Expr, dims: &[usize], linear: bool) -> Vec<bool> {
 }
 
 /// Writes `expr`'s instructions.
-pub(super) fn expression(w: &mut Writer<'_>, expr: &Expr, point: &Point<'_>) {
+pub(super) fn write_expr(w: &mut ShaderWriter<'_>, expr: &ScalarExpr, point: &EvaluationPoint<'_>) {
     for (number, (instruction, dtype)) in expr.instructions.iter().enumerate() {
         let name = format!("{}{number}", point.prefix);
-        let scalar = w.scalar(*dtype);
+        let scalar = w.scalar_type(*dtype);
         let text = match instruction {
             Instruction::Load { value, view, fill } => {
-                let element = w.element(*value, &index(view, point));
-                match inside(view, point) {
+                let element = w.element(*value, &index_expression(view, point));
+                match bounds_condition(view, point) {
                     None => element,
                     Some(condition) => {
-                        let fill = immediate(w.wide_integers(), fill.unwrap_or(Scalar::Int(0)), *dtype);
+                        let fill = scalar_literal(w.wide_integers(), fill.unwrap_or(Scalar::Int(0)), *dtype);
                         w.line(format!("var {name} = {scalar}({fill});"));
                         w.line(format!("if ({condition}) {{ {name} = {element}; }}"));
                         continue;
                     }
                 }
             }
-            Instruction::Immediate(value) => immediate(w.wide_integers(), *value, *dtype),
+            Instruction::Immediate(value) => scalar_literal(w.wide_integers(), *value, *dtype),
             Instruction::Index(view) => {
-                let index = format!("bitcast<i32>({})", index(view, point));
-                unary::cast(w.wide_integers(), DType::I32, *dtype, &index)
+                let index = format!("bitcast<i32>({})", index_expression(view, point));
+                unary::cast_expression(w.wide_integers(), DType::I32, *dtype, &index)
             }
             Instruction::Random { key, stream, distribution, view } => {
                 let mut key_word = |word: &str| w.element(*key, word);
                 let (seed_low, seed_high) = (key_word("0u"), key_word("1u"));
                 let (step_low, step_high) = (key_word("2u"), key_word("3u"));
-                let element = index(view, point);
+                let element = index_expression(view, point);
                 let bits = format!("philox({element}, {step_low}, {step_high}, {stream}u, {seed_low}, {seed_high})");
                 match distribution {
-                    Distribution::Bits => bits,
-                    Distribution::Uniform => format!("f32({bits} >> 8u) * 5.9604644775390625e-8"),
+                    RandomDistribution::Bits => bits,
+                    RandomDistribution::Uniform => format!("f32({bits} >> 8u) * 5.9604644775390625e-8"),
                 }
             }
             // Sums of half-precision numbers come unrounded.
-            Instruction::Accumulated => unary::narrow(*dtype, sum(point, 0)),
-            Instruction::Product(number) => unary::narrow(*dtype, sum(point, *number as usize)),
-            Instruction::Unary(op, a) => unary::unary(w.wide_integers(), *op, dtype_of(expr, *a), &register(point, *a)),
+            Instruction::Accumulated => unary::narrow_to_dtype(*dtype, accumulated_name(point, 0)),
+            Instruction::Product(number) => unary::narrow_to_dtype(*dtype, accumulated_name(point, *number as usize)),
+            Instruction::Unary(op, a) => {
+                unary::unary_expression(w.wide_integers(), *op, dtype_of(expr, *a), &register_name(point, *a))
+            }
             Instruction::Binary(op, a, b) => {
                 let dtype = dtype_of(expr, *a);
-                if *op == Binary::Div && w.wide_integers().in_words(dtype) {
+                if *op == BinaryOp::Div && w.wide_integers().is_emulated(dtype) {
                     w.count_iterations(wide_integer::DIVISION_ITERATIONS);
                 }
-                binary::binary(w.wide_integers(), *op, dtype, &register(point, *a), &register(point, *b))
+                binary::binary_expression(
+                    w.wide_integers(),
+                    *op,
+                    dtype,
+                    &register_name(point, *a),
+                    &register_name(point, *b),
+                )
             }
             Instruction::Select(condition, yes, no) => format!(
                 "select({}, {}, {} != 0u)",
-                register(point, *no),
-                register(point, *yes),
-                register(point, *condition)
+                register_name(point, *no),
+                register_name(point, *yes),
+                register_name(point, *condition)
             ),
         };
         w.line(format!("let {name}: {scalar} = {text};"));
     }
 }
 
-fn sum(point: &Point<'_>, number: usize) -> String {
+fn accumulated_name(point: &EvaluationPoint<'_>, number: usize) -> String {
     point.accumulated.get(number).copied().unwrap_or("0.0").to_owned()
 }
 
-/// Writes the assignments of `stores` at row-major index `linear`.
-pub(super) fn stores(w: &mut Writer<'_>, stores: &[Store], linear: &str, prefix: &str) {
+/// Writes the assignments of `write_stores` at row-major index `linear`.
+pub(super) fn write_stores(w: &mut ShaderWriter<'_>, stores: &[ResultStore], linear: &str, prefix: &str) {
     for store in stores {
         w.assign(store.value, linear, &format!("{prefix}{}", store.register.0));
     }
 }
 
-/// Writes `epilogue` for the element `accumulated` at `linear`.
-pub(super) fn epilogue(
-    w: &mut Writer<'_>,
+/// Writes `write_epilogue` for the element `accumulated` at `linear`.
+pub(super) fn write_epilogue(
+    w: &mut ShaderWriter<'_>,
     epilogue: &Epilogue,
     dims: &[usize],
     coordinates: &[String],
     linear: &str,
     accumulated: &str,
 ) {
-    let point = Point { dims, coordinates, linear: Some(linear), accumulated: &[accumulated], prefix: "e" };
-    expression(w, &epilogue.expr, &point);
-    stores(w, &epilogue.stores, linear, "e")
+    let point = EvaluationPoint { dims, coordinates, linear: Some(linear), accumulated: &[accumulated], prefix: "e" };
+    write_expr(w, &epilogue.expr, &point);
+    write_stores(w, &epilogue.stores, linear, "e")
 }
 
-/// Writes a function `finish(c0, ..., linear, accumulated)` that applies `epilogue` over `dims`.
-pub(super) fn finish_function(w: &mut Writer<'_>, result: &Epilogue, dims: &[usize]) {
+/// Writes a function `finish(c0, ..., linear, accumulated)` that applies `write_epilogue` over `dims`.
+pub(super) fn finish_function(w: &mut ShaderWriter<'_>, result: &Epilogue, dims: &[usize]) {
     let names: Vec<String> = (0..dims.len()).map(|axis| format!("c{axis}")).collect();
     let parameters: String = names.iter().map(|name| format!("{name}: u32, ")).collect();
     w.function(&format!("finish({parameters}linear: u32, accumulated: f32)"), |w| {
-        epilogue(w, result, dims, &names, "linear", "accumulated")
+        write_epilogue(w, result, dims, &names, "linear", "accumulated")
     })
 }
 
 /// A constant of type `dtype`. Floats that a WGSL literal cannot say come from their bits.
-pub(super) fn immediate(wide: WideIntegers, value: Scalar, dtype: DType) -> String {
-    if wide.in_words(dtype) {
-        return wide_integer::immediate(integer(value));
+pub(super) fn scalar_literal(wide: WideIntegers, value: Scalar, dtype: DType) -> String {
+    if wide.is_emulated(dtype) {
+        return wide_integer::word_literal(integer_value(value));
     }
     match dtype {
-        DType::F32 => float(value.as_f64() as f32),
-        DType::F16 => float(float16::round(value.as_f64()) as f32),
+        DType::F32 => float_literal(value.as_f64() as f32),
+        DType::F16 => float_literal(float16::round(value.as_f64()) as f32),
         DType::I32 | DType::I8 => {
-            let value = integer(value);
+            let value = integer_value(value);
             if value == i128::from(i32::MIN) { "i32(-2147483648)".to_owned() } else { format!("{value}i") }
         }
         DType::I64 => {
-            let value = integer(value);
+            let value = integer_value(value);
             // The sign is no part of a literal, and no signed literal reaches 2^63.
             if value == i128::from(i64::MIN) { "i64(9223372036854775808lu)".to_owned() } else { format!("{value}li") }
         }
-        DType::U32 | DType::U8 => format!("{}u", integer(value)),
-        DType::U64 => format!("{}lu", integer(value)),
+        DType::U32 | DType::U8 => format!("{}u", integer_value(value)),
+        DType::U64 => format!("{}lu", integer_value(value)),
     }
 }
 
-fn float(value: f32) -> String {
+fn float_literal(value: f32) -> String {
     if value.is_normal() || value.to_bits() == 0 {
         format!("{value:?}f")
     } else {
@@ -169,7 +177,7 @@ fn float(value: f32) -> String {
     }
 }
 
-fn integer(value: Scalar) -> i128 {
+fn integer_value(value: Scalar) -> i128 {
     match value {
         Scalar::Int(value) => value,
         // Inference allows only integers here; the cast keeps this total.
@@ -177,16 +185,16 @@ fn integer(value: Scalar) -> i128 {
     }
 }
 
-fn dtype_of(expr: &Expr, register: Register) -> DType {
+fn dtype_of(expr: &ScalarExpr, register: Register) -> DType {
     expr.instructions[register.0 as usize].1
 }
 
-fn register(point: &Point<'_>, register: Register) -> String {
+fn register_name(point: &EvaluationPoint<'_>, register: Register) -> String {
     format!("{}{}", point.prefix, register.0)
 }
 
 /// Whether the view's index is the row-major index over `dims`.
-fn is_linear(view: &View, dims: &[usize]) -> bool {
+fn is_linear(view: &AffineView, dims: &[usize]) -> bool {
     let mut stride = 1;
     for axis in (0..dims.len()).rev() {
         if dims[axis] != 1 && view.strides[axis] != stride {
@@ -198,7 +206,7 @@ fn is_linear(view: &View, dims: &[usize]) -> bool {
 }
 
 /// The element index as a `u32` expression. Arithmetic wraps, so negative offsets and strides need no signs.
-fn index(view: &View, point: &Point<'_>) -> String {
+fn index_expression(view: &AffineView, point: &EvaluationPoint<'_>) -> String {
     if let Some(linear) = point.linear
         && is_linear(view, point.dims)
     {
@@ -219,7 +227,7 @@ fn index(view: &View, point: &Point<'_>) -> String {
 }
 
 /// The condition under which the view is inside its bounds; none where it always is.
-fn inside(view: &View, point: &Point<'_>) -> Option<String> {
+fn bounds_condition(view: &AffineView, point: &EvaluationPoint<'_>) -> Option<String> {
     let mut conditions = Vec::new();
     for bound in &view.bounds {
         let size = point.dims[bound.dim] as i64;

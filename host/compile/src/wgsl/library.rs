@@ -47,7 +47,7 @@ const FUNCTIONS: [(&str, &str); 20] = [
 ];
 
 /// The functions that `texts` call, directly or through each other, in an order in which callees come first.
-pub(super) fn functions(texts: &[&str]) -> String {
+pub(super) fn called_functions(texts: &[&str]) -> String {
     let mut chosen: Vec<&str> = Vec::new();
     for (name, text) in FUNCTIONS.iter().chain(&wide_integer::FUNCTIONS).rev() {
         let call = format!("{name}(");

@@ -1,19 +1,19 @@
 //! Fused element-wise kernels: one invocation for each point.
 
-use super::expression::{Point, expression, stores, wanted};
-use crate::expr::Expr;
-use crate::program::Store;
-use crate::wgsl::writer::Writer;
+use super::expression::{EvaluationPoint, needed_coordinates, write_expr, write_stores};
+use crate::expr::ScalarExpr;
+use crate::program::ResultStore;
+use crate::wgsl::writer::ShaderWriter;
 
-/// `stores` of `expr` over `dims`.
-pub(super) fn map(w: &mut Writer<'_>, dims: &[usize], expr: &Expr, to: &[Store]) {
+/// `write_stores` of `expr` over `dims`.
+pub(super) fn map_kernel(w: &mut ShaderWriter<'_>, dims: &[usize], expr: &ScalarExpr, to: &[ResultStore]) {
     let count = dims.iter().product();
     if count == 0 {
         return;
     }
-    w.each(count);
-    let coordinates = w.coordinates(dims, "id", "c", &wanted(expr, dims, true));
-    let point = Point { dims, coordinates: &coordinates, linear: Some("id"), accumulated: &[], prefix: "r" };
-    expression(w, expr, &point);
-    stores(w, to, "id", "r")
+    w.invocation_per_element(count);
+    let coordinates = w.coordinates(dims, "id", "c", &needed_coordinates(expr, dims, true));
+    let point = EvaluationPoint { dims, coordinates: &coordinates, linear: Some("id"), accumulated: &[], prefix: "r" };
+    write_expr(w, expr, &point);
+    write_stores(w, to, "id", "r")
 }

@@ -1,15 +1,15 @@
 //! Pooling and its gradients, each result gathering what it needs.
 
-use saggar_tensor::op::{Pool, Pool2d};
+use saggar_tensor::op::{Pool2d, PoolKind};
 
 use crate::program::ValueId;
-use crate::wgsl::writer::Writer;
+use crate::wgsl::writer::ShaderWriter;
 
 const AXES: [&str; 2] = ["y", "x"];
 
 /// Opens loops over the window's taps that lie inside an input of `size`, for the window at `{out}y`, `{out}x`:
 /// `{tap}y`, `{tap}x` are the tap's place in the input. Two blocks for each axis.
-fn open_taps(w: &mut Writer<'_>, pool: &Pool2d, size: [usize; 2], out: &str, tap: &str) {
+fn open_taps(w: &mut ShaderWriter<'_>, pool: &Pool2d, size: [usize; 2], out: &str, tap: &str) {
     for (axis, name) in AXES.iter().enumerate() {
         w.open_loop(&format!("{tap}k{name}"), pool.window[axis]);
         w.line(format!(
@@ -24,7 +24,7 @@ fn open_taps(w: &mut Writer<'_>, pool: &Pool2d, size: [usize; 2], out: &str, tap
 }
 
 /// Opens loops over the windows of an output of `size` that contain the input's place `y`, `x`: `{out}y`, `{out}x`.
-fn open_windows(w: &mut Writer<'_>, pool: &Pool2d, size: [usize; 2], out: &str) {
+fn open_windows(w: &mut ShaderWriter<'_>, pool: &Pool2d, size: [usize; 2], out: &str) {
     for (axis, name) in AXES.iter().enumerate() {
         let stride = pool.strides[axis];
         w.open_loop(&format!("k{name}"), pool.window[axis]);
@@ -34,87 +34,93 @@ fn open_windows(w: &mut Writer<'_>, pool: &Pool2d, size: [usize; 2], out: &str) 
     }
 }
 
-fn close_both(w: &mut Writer<'_>) {
+fn close_axes(w: &mut ShaderWriter<'_>) {
     for _ in 0..4 {
         w.close();
     }
 }
 
 /// Starts a kernel over an `[n, c, h, w]` of `dims`: names `image` (over `n * c`), `y` and `x`.
-fn start(w: &mut Writer<'_>, dims: &[usize]) -> bool {
+fn begin_image_kernel(w: &mut ShaderWriter<'_>, dims: &[usize]) -> bool {
     let count = dims.iter().product();
     if count == 0 {
         return false;
     }
-    w.each(count);
+    w.invocation_per_element(count);
     w.line(format!("let image = id / {}u;", dims[2] * dims[3]));
     w.line(format!("let y = (id / {}u) % {}u;", dims[3], dims[2]));
     w.line(format!("let x = id % {}u;", dims[3]));
     true
 }
 
-fn plane(dims: &[usize]) -> [usize; 2] {
+fn plane_sizes(dims: &[usize]) -> [usize; 2] {
     [dims[2], dims[3]]
 }
 
-fn at(dims: &[usize], name: &str) -> String {
+fn element_index(dims: &[usize], name: &str) -> String {
     format!("(image * {}u + {name}y) * {}u + {name}x", dims[2], dims[3])
 }
 
 /// `[n, c, h, w]` to `[n, c, oh, ow]`.
-pub(super) fn pool2d(w: &mut Writer<'_>, kind: Pool, pool: &Pool2d, input: ValueId, output: ValueId) {
-    if !start(w, w.dims(output)) {
+pub(super) fn pool2d(w: &mut ShaderWriter<'_>, kind: PoolKind, pool: &Pool2d, input: ValueId, output: ValueId) {
+    if !begin_image_kernel(w, w.dims(output)) {
         return;
     }
     let dims = w.dims(input);
     let (identity, fold) = match kind {
-        Pool::Max => ("float_bits(0xff800000u)", "max_nan(total, value)"),
-        Pool::Sum => ("0.0", "total + value"),
+        PoolKind::Max => ("float_bits(0xff800000u)", "max_nan(total, value)"),
+        PoolKind::Sum => ("0.0", "total + value"),
     };
     w.line(format!("var total = {identity};"));
-    open_taps(w, pool, plane(dims), "", "in_");
-    let value = w.element(input, &at(dims, "in_"));
+    open_taps(w, pool, plane_sizes(dims), "", "in_");
+    let value = w.element(input, &element_index(dims, "in_"));
     w.line(format!("let value = {value};"));
     w.line(format!("total = {fold};"));
-    close_both(w);
+    close_axes(w);
     w.store(output, "id", "total")
 }
 
 /// Gradient of max pooling: the gradients of the windows whose first largest element this is.
-pub(super) fn max_grad(w: &mut Writer<'_>, pool: &Pool2d, input: ValueId, gradient: ValueId, output: ValueId) {
-    if !start(w, w.dims(output)) {
+pub(super) fn max_pool_grad(
+    w: &mut ShaderWriter<'_>,
+    pool: &Pool2d,
+    input: ValueId,
+    gradient: ValueId,
+    output: ValueId,
+) {
+    if !begin_image_kernel(w, w.dims(output)) {
         return;
     }
     let (dims, windows) = (w.dims(input), w.dims(gradient));
     w.line("var total = 0.0;");
-    open_windows(w, pool, plane(windows), "out_");
+    open_windows(w, pool, plane_sizes(windows), "out_");
     w.line("var best = 0.0;");
     w.line("var best_index = 0xffffffffu;");
-    open_taps(w, pool, plane(dims), "out_", "in_");
-    w.line(format!("let here = {};", at(dims, "in_")));
+    open_taps(w, pool, plane_sizes(dims), "out_", "in_");
+    w.line(format!("let here = {};", element_index(dims, "in_")));
     let value = w.element(input, "here");
     w.line(format!("let value = {value};"));
     w.open("if (best_index == 0xffffffffu || value > best || (is_nan(value) && !is_nan(best)))");
     w.line("best = value;");
     w.line("best_index = here;");
     w.close();
-    close_both(w);
-    let value = w.element(gradient, &at(windows, "out_"));
+    close_axes(w);
+    let value = w.element(gradient, &element_index(windows, "out_"));
     w.line(format!("if (best_index == id) {{ total = total + {value}; }}"));
-    close_both(w);
+    close_axes(w);
     w.store(output, "id", "total")
 }
 
 /// Adjoint of sum pooling: the gradients of all windows that contain this element.
-pub(super) fn sum_grad(w: &mut Writer<'_>, pool: &Pool2d, gradient: ValueId, output: ValueId) {
-    if !start(w, w.dims(output)) {
+pub(super) fn sum_pool_grad(w: &mut ShaderWriter<'_>, pool: &Pool2d, gradient: ValueId, output: ValueId) {
+    if !begin_image_kernel(w, w.dims(output)) {
         return;
     }
     let windows = w.dims(gradient);
     w.line("var total = 0.0;");
-    open_windows(w, pool, plane(windows), "out_");
-    let value = w.element(gradient, &at(windows, "out_"));
+    open_windows(w, pool, plane_sizes(windows), "out_");
+    let value = w.element(gradient, &element_index(windows, "out_"));
     w.line(format!("total = total + {value};"));
-    close_both(w);
+    close_axes(w);
     w.store(output, "id", "total")
 }

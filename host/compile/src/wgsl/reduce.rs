@@ -7,24 +7,24 @@ use saggar_tensor::DType;
 use saggar_tensor::op::{ReduceKind, Scalar};
 
 use super::binary;
-use super::expression::{Point, epilogue, expression, immediate, wanted};
+use super::expression::{EvaluationPoint, needed_coordinates, scalar_literal, write_epilogue, write_expr};
 use super::wide_integer::WideIntegers;
-use crate::expr::{Expr, Instruction};
+use crate::expr::{Instruction, ScalarExpr};
 use crate::program::{Epilogue, ValueId};
-use crate::wgsl::writer::Writer;
+use crate::wgsl::writer::ShaderWriter;
 
-/// A fold's description, as in `Body::Fold`.
-pub(super) struct Fold<'a> {
+/// A fold's description, as in `KernelBody::FoldDescription`.
+pub(super) struct FoldDescription<'a> {
     pub(super) kind: ReduceKind,
     pub(super) outer: &'a [usize],
     pub(super) inner: &'a [usize],
-    pub(super) prologue: &'a Expr,
+    pub(super) prologue: &'a ScalarExpr,
     pub(super) epilogue: &'a Epilogue,
 }
 
 /// Lanes of a workgroup that folds together: `rows` share an element, `columns` neighbouring elements share the group.
 #[derive(Clone, Copy)]
-struct Lanes {
+struct FoldLanes {
     rows: usize,
     columns: usize,
 }
@@ -32,19 +32,19 @@ struct Lanes {
 /// Elements that one accumulator takes before they are added to the next: keeps long sums accurate.
 const CHUNK: usize = 64;
 
-pub(super) fn fold(w: &mut Writer<'_>, fold: &Fold<'_>) {
+pub(super) fn fold_kernel(w: &mut ShaderWriter<'_>, fold: &FoldDescription<'_>) {
     let count: usize = fold.outer.iter().product();
     let length: usize = fold.inner.iter().product();
     if count == 0 {
         return;
     }
-    match lanes(w, fold, count, length) {
-        Some(lanes) => shared(w, fold, count, length, lanes),
-        None => serial(w, fold, count, length),
+    match fold_lanes(w, fold, count, length) {
+        Some(lanes) => workgroup_fold(w, fold, count, length, lanes),
+        None => serial_fold(w, fold, count, length),
     }
 }
 
-fn lanes(w: &Writer<'_>, fold: &Fold<'_>, count: usize, length: usize) -> Option<Lanes> {
+fn fold_lanes(w: &ShaderWriter<'_>, fold: &FoldDescription<'_>, count: usize, length: usize) -> Option<FoldLanes> {
     // Where shaders run on a processor, barriers cost more and few elements already keep it busy.
     let (length_min, count_max) = if w.tuning.workgroup_memory { (128, 1 << 17) } else { (1024, 1 << 12) };
     if length < length_min || count > count_max {
@@ -52,12 +52,12 @@ fn lanes(w: &Writer<'_>, fold: &Fold<'_>, count: usize, length: usize) -> Option
     }
     let lanes = if length >= 2048 && w.tuning.workgroup_memory { 256 } else { 64 };
     // Neighbouring elements that lie side by side in memory are read together.
-    let columns = if neighbours(fold) { 16.min(count.next_power_of_two()) } else { 1 };
-    Some(Lanes { rows: lanes / columns, columns })
+    let columns = if is_coalesced(fold) { 16.min(count.next_power_of_two()) } else { 1 };
+    Some(FoldLanes { rows: lanes / columns, columns })
 }
 
 /// Whether the loads of neighbouring results are neighbours in memory.
-fn neighbours(fold: &Fold<'_>) -> bool {
+fn is_coalesced(fold: &FoldDescription<'_>) -> bool {
     let Some(last) = fold.outer.iter().rposition(|&dim| dim > 1) else { return false };
     fold.prologue.instructions.iter().any(|(instruction, _)| match instruction {
         Instruction::Load { view, .. } => view.strides[last].abs() == 1,
@@ -73,12 +73,12 @@ fn neighbours(fold: &Fold<'_>) -> bool {
 }
 
 /// The type of what is folded.
-fn dtype(fold: &Fold<'_>) -> DType {
+fn folded_dtype(fold: &FoldDescription<'_>) -> DType {
     fold.prologue.instructions.last().map_or(DType::F32, |(_, dtype)| *dtype)
 }
 
 /// What folding nothing gives, as a WGSL expression.
-pub(super) fn identity(wide: WideIntegers, kind: ReduceKind, dtype: DType) -> String {
+pub(super) fn fold_identity(wide: WideIntegers, kind: ReduceKind, dtype: DType) -> String {
     let [smallest, largest] = match dtype {
         DType::F32 | DType::F16 => [Scalar::Float(f64::NEG_INFINITY), Scalar::Float(f64::INFINITY)],
         DType::I8 => [Scalar::Int(-128), Scalar::Int(127)],
@@ -94,68 +94,78 @@ pub(super) fn identity(wide: WideIntegers, kind: ReduceKind, dtype: DType) -> St
         ReduceKind::Max => smallest,
         ReduceKind::Min => largest,
     };
-    immediate(wide, value, dtype)
+    scalar_literal(wide, value, dtype)
 }
 
-pub(super) fn combine(wide: WideIntegers, kind: ReduceKind, dtype: DType, a: &str, b: &str) -> String {
-    use saggar_tensor::op::Binary;
+pub(super) fn combine_expression(wide: WideIntegers, kind: ReduceKind, dtype: DType, a: &str, b: &str) -> String {
+    use saggar_tensor::op::BinaryOp;
     // Floats are rounded to their own type once, where the folded element is first used.
     let kept = if dtype.is_float() { DType::F32 } else { dtype };
     match kind {
-        ReduceKind::Sum => binary::binary(wide, Binary::Add, kept, a, b),
-        ReduceKind::Product => binary::binary(wide, Binary::Mul, kept, a, b),
-        ReduceKind::Max => binary::binary(wide, Binary::Max, dtype, a, b),
-        ReduceKind::Min => binary::binary(wide, Binary::Min, dtype, a, b),
+        ReduceKind::Sum => binary::binary_expression(wide, BinaryOp::Add, kept, a, b),
+        ReduceKind::Product => binary::binary_expression(wide, BinaryOp::Mul, kept, a, b),
+        ReduceKind::Max => binary::binary_expression(wide, BinaryOp::Max, dtype, a, b),
+        ReduceKind::Min => binary::binary_expression(wide, BinaryOp::Min, dtype, a, b),
     }
 }
 
 /// Names the outer coordinates that prologue or epilogue need.
-fn outer_coordinates(w: &mut Writer<'_>, fold: &Fold<'_>) -> Vec<String> {
+fn outer_coordinates(w: &mut ShaderWriter<'_>, fold: &FoldDescription<'_>) -> Vec<String> {
     let rank = fold.outer.len();
     let dims = [fold.outer, fold.inner].concat();
-    let mut needed = wanted(fold.prologue, &dims, false);
+    let mut needed = needed_coordinates(fold.prologue, &dims, false);
     needed.truncate(rank);
-    let after = wanted(&fold.epilogue.expr, fold.outer, true);
+    let after = needed_coordinates(&fold.epilogue.expr, fold.outer, true);
     needed.iter_mut().zip(after).for_each(|(needed, after)| *needed |= after);
     w.coordinates(fold.outer, "id", "c", &needed)
 }
 
 /// The prologue at `coordinates` of outer and inner dimensions; the name of its result.
-fn prologue(w: &mut Writer<'_>, fold: &Fold<'_>, coordinates: &[String]) -> String {
+fn write_prologue(w: &mut ShaderWriter<'_>, fold: &FoldDescription<'_>, coordinates: &[String]) -> String {
     let dims = [fold.outer, fold.inner].concat();
-    let point = Point { dims: &dims, coordinates, linear: None, accumulated: &[], prefix: "p" };
-    expression(w, fold.prologue, &point);
+    let point = EvaluationPoint { dims: &dims, coordinates, linear: None, accumulated: &[], prefix: "p" };
+    write_expr(w, fold.prologue, &point);
     format!("p{}", fold.prologue.instructions.len().saturating_sub(1))
 }
 
-fn serial(w: &mut Writer<'_>, fold: &Fold<'_>, count: usize, length: usize) {
-    w.each(count);
+fn serial_fold(w: &mut ShaderWriter<'_>, fold: &FoldDescription<'_>, count: usize, length: usize) {
+    w.invocation_per_element(count);
     let outer = outer_coordinates(w, fold);
-    let scalar = w.scalar(dtype(fold));
-    w.line(format!("var total0: {scalar} = {};", identity(w.wide_integers(), fold.kind, dtype(fold))));
+    let scalar = w.scalar_type(folded_dtype(fold));
+    w.line(format!("var total0: {scalar} = {};", fold_identity(w.wide_integers(), fold.kind, folded_dtype(fold))));
     if length > 0 {
         let loops: Vec<usize> = (0..fold.inner.len()).filter(|&axis| fold.inner[axis] != 1).collect();
         let mut coordinates = outer.clone();
         coordinates.resize(fold.outer.len() + fold.inner.len(), "0u".to_owned());
         serial_loops(w, fold, &loops, &mut coordinates, 0);
     }
-    epilogue(w, fold.epilogue, fold.outer, &outer, "id", "total0")
+    write_epilogue(w, fold.epilogue, fold.outer, &outer, "id", "total0")
 }
 
 /// The loops over `axes` of the inner dimensions, each with a total of its own that the next outer one takes.
-fn serial_loops(w: &mut Writer<'_>, fold: &Fold<'_>, axes: &[usize], coordinates: &mut Vec<String>, depth: usize) {
+fn serial_loops(
+    w: &mut ShaderWriter<'_>,
+    fold: &FoldDescription<'_>,
+    axes: &[usize],
+    coordinates: &mut Vec<String>,
+    depth: usize,
+) {
     let into = format!("total{depth}");
     let Some((&axis, rest)) = axes.split_first() else {
-        let value = prologue(w, fold, coordinates);
-        w.line(format!("{into} = {};", combine(w.wide_integers(), fold.kind, dtype(fold), &into, &value)));
+        let value = write_prologue(w, fold, coordinates);
+        w.line(format!(
+            "{into} = {};",
+            combine_expression(w.wide_integers(), fold.kind, folded_dtype(fold), &into, &value)
+        ));
         return;
     };
     let size = fold.inner[axis];
     let name = format!("i{axis}");
     coordinates[fold.outer.len() + axis].clone_from(&name);
     let partial = format!("total{}", depth + 1);
-    let start = format!("var {partial} = {};", identity(w.wide_integers(), fold.kind, dtype(fold)));
-    let merge = format!("{into} = {};", combine(w.wide_integers(), fold.kind, dtype(fold), &into, &partial));
+    let start = format!("var {partial} = {};", fold_identity(w.wide_integers(), fold.kind, folded_dtype(fold)));
+    let merge =
+        format!("{into} = {};", combine_expression(w.wide_integers(), fold.kind, folded_dtype(fold), &into, &partial));
     if rest.is_empty() && size > 2 * CHUNK {
         w.open_for(format!("for (var start = 0u; start < {size}u; start += {CHUNK}u)"), size.div_ceil(CHUNK));
         w.line(start);
@@ -178,34 +188,34 @@ fn serial_loops(w: &mut Writer<'_>, fold: &Fold<'_>, axes: &[usize], coordinates
     }
 }
 
-fn shared(w: &mut Writer<'_>, fold: &Fold<'_>, count: usize, length: usize, lanes: Lanes) {
-    let dtype = dtype(fold);
-    let scalar = w.scalar(dtype);
-    begin_tree(w, count, lanes, scalar, &identity(w.wide_integers(), fold.kind, dtype));
+fn workgroup_fold(w: &mut ShaderWriter<'_>, fold: &FoldDescription<'_>, count: usize, length: usize, lanes: FoldLanes) {
+    let dtype = folded_dtype(fold);
+    let scalar = w.scalar_type(dtype);
+    begin_tree(w, count, lanes, scalar, &fold_identity(w.wide_integers(), fold.kind, dtype));
     let outer = outer_coordinates(w, fold);
     w.open_for(format!("for (var i = row; i < {length}u; i += {}u)", lanes.rows), length.div_ceil(lanes.rows));
     let mut coordinates = outer.clone();
-    let needed = wanted(fold.prologue, &[fold.outer, fold.inner].concat(), false);
+    let needed = needed_coordinates(fold.prologue, &[fold.outer, fold.inner].concat(), false);
     coordinates.extend(w.coordinates(fold.inner, "i", "i", &needed[fold.outer.len()..]));
-    let value = prologue(w, fold, &coordinates);
-    w.line(format!("total = {};", combine(w.wide_integers(), fold.kind, dtype, "total", &value)));
+    let value = write_prologue(w, fold, &coordinates);
+    w.line(format!("total = {};", combine_expression(w.wide_integers(), fold.kind, dtype, "total", &value)));
     w.close();
     let wide = w.wide_integers();
-    end_tree(w, count, lanes, scalar, |a, b| combine(wide, fold.kind, dtype, a, b));
+    end_tree(w, count, lanes, scalar, |a, b| combine_expression(wide, fold.kind, dtype, a, b));
     let outer = outer_coordinates(w, fold);
-    epilogue(w, fold.epilogue, fold.outer, &outer, "id", "total");
+    write_epilogue(w, fold.epilogue, fold.outer, &outer, "id", "total");
     w.close();
 }
 
 /// Starts a kernel whose workgroups fold `count` elements of WGSL type `kind` together. Leaves a block open in which
 /// lane `row` of element `id` folds into `total`; [`end_tree`] closes it.
-fn begin_tree(w: &mut Writer<'_>, count: usize, lanes: Lanes, kind: &str, identity: &str) {
-    let Lanes { rows, columns } = lanes;
+fn begin_tree(w: &mut ShaderWriter<'_>, count: usize, lanes: FoldLanes, kind: &str, identity: &str) {
+    let FoldLanes { rows, columns } = lanes;
     let all = rows * columns;
     w.dispatch(count.div_ceil(columns), all as u32);
-    let place = match subgroup(w, lanes, kind) {
+    let place = match subgroup_size(w, lanes, kind) {
         Some(size) => {
-            w.name_subgroups();
+            w.enable_subgroups();
             w.global(format!("var<workgroup> partial: array<{kind}, {}>;\n", all / size * columns));
             w.line(format!("let place = subgroup * {size}u + lane_of_subgroup;"));
             "place"
@@ -227,7 +237,7 @@ fn begin_tree(w: &mut Writer<'_>, count: usize, lanes: Lanes, kind: &str, identi
 }
 
 /// Lanes of the subgroups that such a fold is made by; none where it goes through shared memory alone.
-fn subgroup(w: &Writer<'_>, lanes: Lanes, kind: &str) -> Option<usize> {
+fn subgroup_size(w: &ShaderWriter<'_>, lanes: FoldLanes, kind: &str) -> Option<usize> {
     let all = lanes.rows * lanes.columns;
     let is_word = ["f32", "i32", "u32"].contains(&kind);
     w.tuning.subgroup.filter(|&size| is_word && all.is_multiple_of(size) && lanes.columns < size)
@@ -235,17 +245,27 @@ fn subgroup(w: &Writer<'_>, lanes: Lanes, kind: &str) -> Option<usize> {
 
 /// Combines the lanes' totals, in an order that the sizes alone decide, and leaves a block open in which one lane has the
 /// element's in `total`.
-fn end_tree(w: &mut Writer<'_>, count: usize, lanes: Lanes, kind: &str, combine: impl Fn(&str, &str) -> String) {
-    match subgroup(w, lanes, kind) {
-        Some(size) => end_by_subgroups(w, lanes, size, combine),
-        None => end_by_lanes(w, lanes, combine),
+fn end_tree(
+    w: &mut ShaderWriter<'_>,
+    count: usize,
+    lanes: FoldLanes,
+    kind: &str,
+    combine: impl Fn(&str, &str) -> String,
+) {
+    match subgroup_size(w, lanes, kind) {
+        Some(size) => end_tree_by_subgroups(w, lanes, size, combine),
+        None => end_tree_in_shared_memory(w, lanes, combine),
     }
     // Lanes of elements past the end hold what is never read.
     w.open(format!("if (row == 0u && id < {count}u)"));
     w.line("let total = whole;");
 }
 
-fn end_by_lanes(w: &mut Writer<'_>, Lanes { rows, columns }: Lanes, combine: impl Fn(&str, &str) -> String) {
+fn end_tree_in_shared_memory(
+    w: &mut ShaderWriter<'_>,
+    FoldLanes { rows, columns }: FoldLanes,
+    combine: impl Fn(&str, &str) -> String,
+) {
     w.line("partial[lane] = total;");
     w.close();
     w.line("workgroupBarrier();");
@@ -261,9 +281,9 @@ fn end_by_lanes(w: &mut Writer<'_>, Lanes { rows, columns }: Lanes, combine: imp
 
 /// Lanes of a subgroup read each other's registers; then one lane takes what each subgroup has, in their order. The
 /// subgroups' own sums are not used, whose order is the driver's.
-fn end_by_subgroups(
-    w: &mut Writer<'_>,
-    Lanes { rows, columns }: Lanes,
+fn end_tree_by_subgroups(
+    w: &mut ShaderWriter<'_>,
+    FoldLanes { rows, columns }: FoldLanes,
     size: usize,
     combine: impl Fn(&str, &str) -> String,
 ) {
@@ -291,7 +311,7 @@ fn end_by_subgroups(
 
 /// Index of the first largest or smallest element along the middle dimension; one that is NaN beats none.
 pub(super) fn arg_fold(
-    w: &mut Writer<'_>,
+    w: &mut ShaderWriter<'_>,
     largest: bool,
     [before, length, after]: [usize; 3],
     input: ValueId,
@@ -300,7 +320,7 @@ pub(super) fn arg_fold(
     if before * after == 0 || length == 0 {
         return;
     }
-    w.each(before * after);
+    w.invocation_per_element(before * after);
     let start = if after == 1 {
         format!("id * {length}u")
     } else {
@@ -315,7 +335,7 @@ pub(super) fn arg_fold(
     w.line(format!("let value = {element};"));
     let dtype = w.value(input).descriptor.dtype;
     let (less, more) = if largest { ("best", "value") } else { ("value", "best") };
-    let beats = binary::less(w.wide_integers(), dtype, less, more);
+    let beats = binary::less_expression(w.wide_integers(), dtype, less, more);
     w.line(format!("if ({beats}) {{ best = value; best_index = i; }}"));
     w.close();
     w.assign(output, "id", "i32(best_index)")

@@ -2,31 +2,33 @@ use std::sync::Arc;
 
 use expect_test::{Expect, expect};
 use naga::valid::{Capabilities, ValidationFlags, Validator};
-use saggar_tensor::op::{Binary, Combine, Conv2d, Pool, Pool2d, ReduceKind, Scalar};
+use saggar_tensor::op::{BinaryOp, Conv2d, Pool2d, PoolKind, ReduceKind, Scalar, ScatterCombine};
 use saggar_tensor::{DType, Descriptor, Shape};
 
-use super::{Shader, Tuning, WORKGROUPS_MAX, passes};
-use crate::expr::{Bound, Expr, Instruction, Register, View};
-use crate::program::{Body, Epilogue, Kernel, Layout, Place, Program, Slab, Store, Value, ValueId};
-use crate::target::Class;
+use super::{Shader, ShaderTuning, WORKGROUPS_MAX, shader_passes};
+use crate::expr::{AffineView, CoordinateBound, Instruction, Register, ScalarExpr};
+use crate::program::{
+    ChannelLayout, Epilogue, Kernel, KernelBody, Program, ProgramValue, ResultStore, Slab, ValueId, ValueLocation,
+};
+use crate::target::StorageClass;
 
-mod matrices;
+mod cooperative_matrix;
 mod types;
 
-const TUNINGS: [Tuning; 3] = [
-    Tuning { workgroup_memory: false, half_storage: false, ..Tuning::UNLIMITED },
-    Tuning::UNLIMITED,
-    Tuning { wide_integers: false, ..Tuning::UNLIMITED },
+const TUNINGS: [ShaderTuning; 3] = [
+    ShaderTuning { workgroup_memory: false, half_storage: false, ..ShaderTuning::UNLIMITED },
+    ShaderTuning::UNLIMITED,
+    ShaderTuning { wide_integers: false, ..ShaderTuning::UNLIMITED },
 ];
 
-fn program(values: &[(DType, &[usize], Place)]) -> Program {
-    let value = |(dtype, dims, place): &(DType, &[usize], Place)| Value {
+fn program(values: &[(DType, &[usize], ValueLocation)]) -> Program {
+    let value = |(dtype, dims, place): &(DType, &[usize], ValueLocation)| ProgramValue {
         descriptor: Descriptor::new(*dtype, Shape::new(*dims).unwrap()),
         place: *place,
     };
     Program {
         values: values.iter().map(value).collect(),
-        slabs: vec![Slab { class: Class::F32, bytes: 1 << 12 }; 4],
+        slabs: vec![Slab { class: StorageClass::F32, bytes: 1 << 12 }; 4],
         kernels: Vec::new(),
         inputs: Vec::new(),
         variables: Vec::new(),
@@ -39,7 +41,7 @@ fn program(values: &[(DType, &[usize], Place)]) -> Program {
 /// Tensors of `dtype` in inputs 0, 1, ... and, last, output 0.
 fn tensors(dtype: DType, shapes: &[&[usize]]) -> Program {
     let last = shapes.len() - 1;
-    let place = |i: usize| if i == last { Place::Output(0) } else { Place::Input(i as u32) };
+    let place = |i: usize| if i == last { ValueLocation::Output(0) } else { ValueLocation::Input(i as u32) };
     let values: Vec<_> = shapes.iter().enumerate().map(|(i, dims)| (dtype, *dims, place(i))).collect();
     program(&values)
 }
@@ -50,9 +52,9 @@ fn floats(shapes: &[&[usize]]) -> Program {
 
 /// The first of the kernel's passes, after naga has parsed and validated all: with no capability but the 64-bit integers
 /// and 16-bit floats that their text names.
-fn valid(program: &Program, body: Body, tuning: Tuning) -> Shader {
+fn validated_shader(program: &Program, body: KernelBody, tuning: ShaderTuning) -> Shader {
     let kernel = Kernel { label: "test".to_owned(), body };
-    let passes = passes(program, &kernel, tuning).unwrap();
+    let passes = shader_passes(program, &kernel, tuning).unwrap();
     passes.iter().for_each(check_valid);
     passes.into_iter().next().unwrap()
 }
@@ -79,39 +81,40 @@ pub(crate) fn check_valid(shader: &Shader) {
     assert!(shader.workgroups.iter().all(|&groups| groups <= WORKGROUPS_MAX));
 }
 
-fn check(program: &Program, body: Body, expected: &Expect) {
-    expected.assert_eq(&valid(program, body, TUNINGS[0]).source);
+fn check(program: &Program, body: KernelBody, expected: &Expect) {
+    expected.assert_eq(&validated_shader(program, body, TUNINGS[0]).source);
 }
 
-fn identity(dims: &[usize]) -> View {
+fn identity(dims: &[usize]) -> AffineView {
     let strides = Shape::new(dims).unwrap().strides().iter().map(|&stride| stride as i64).collect();
-    View { offset: 0, strides, bounds: Vec::new() }
+    AffineView { offset: 0, strides, bounds: Vec::new() }
 }
 
-fn load(value: u32, view: View) -> (Instruction, DType) {
+fn load(value: u32, view: AffineView) -> (Instruction, DType) {
     (Instruction::Load { value: ValueId(value), view, fill: None }, DType::F32)
 }
 
 fn plain(dtype: DType, value: u32) -> Epilogue {
     Epilogue {
-        expr: Expr { instructions: vec![(Instruction::Accumulated, dtype)] },
-        stores: vec![Store { value: ValueId(value), register: Register(0) }],
+        expr: ScalarExpr { instructions: vec![(Instruction::Accumulated, dtype)] },
+        stores: vec![ResultStore { value: ValueId(value), register: Register(0) }],
     }
 }
 
 #[test]
-fn map_reads_a_padded_slab() {
-    let slab = Place::Slab { slab: 2, offset_bytes: 256 };
-    let program = program(&[(DType::F32, &[2, 3], slab), (DType::F32, &[2, 5], Place::Output(0))]);
-    let view = View { offset: -1, strides: vec![3, 1], bounds: vec![Bound { dim: 1, low: 1, high: 4 }] };
+fn a_map_reads_a_padded_slab() {
+    let slab = ValueLocation::Slab { slab: 2, offset_bytes: 256 };
+    let program = program(&[(DType::F32, &[2, 3], slab), (DType::F32, &[2, 5], ValueLocation::Output(0))]);
+    let view =
+        AffineView { offset: -1, strides: vec![3, 1], bounds: vec![CoordinateBound { dim: 1, low: 1, high: 4 }] };
     let padded = Instruction::Load { value: ValueId(0), view, fill: Some(Scalar::Float(f64::NEG_INFINITY)) };
     let instructions = vec![
         (padded, DType::F32),
         (Instruction::Immediate(Scalar::Float(0.5)), DType::F32),
-        (Instruction::Binary(Binary::Mul, Register(0), Register(1)), DType::F32),
+        (Instruction::Binary(BinaryOp::Mul, Register(0), Register(1)), DType::F32),
     ];
-    let stores = vec![Store { value: ValueId(1), register: Register(2) }];
-    let body = Body::Map { dims: vec![2, 5], expr: Expr { instructions }, stores };
+    let stores = vec![ResultStore { value: ValueId(1), register: Register(2) }];
+    let body = KernelBody::Map { dims: vec![2, 5], expr: ScalarExpr { instructions }, stores };
     check(
         &program,
         body,
@@ -141,13 +144,13 @@ fn map_reads_a_padded_slab() {
 }
 
 #[test]
-fn fold_of_a_row() {
+fn a_row_fold_has_the_expected_source() {
     let program = floats(&[&[4, 6], &[4]]);
-    let body = Body::Fold {
+    let body = KernelBody::Fold {
         kind: ReduceKind::Max,
         outer: vec![4],
         inner: vec![6],
-        prologue: Expr { instructions: vec![load(0, identity(&[4, 6]))] },
+        prologue: ScalarExpr { instructions: vec![load(0, identity(&[4, 6]))] },
         epilogue: plain(DType::F32, 1),
     };
     check(
@@ -187,9 +190,9 @@ fn fold_of_a_row() {
     );
 }
 
-fn mat_mul(dtype: DType, sizes: [usize; 4], transpose_a: bool, transpose_b: bool) -> Body {
+fn mat_mul(dtype: DType, sizes: [usize; 4], transpose_a: bool, transpose_b: bool) -> KernelBody {
     let [_, m, n, k] = sizes;
-    Body::MatMul {
+    KernelBody::MatMul {
         sizes,
         a: ValueId(0),
         b: ValueId(1),
@@ -202,14 +205,14 @@ fn mat_mul(dtype: DType, sizes: [usize; 4], transpose_a: bool, transpose_b: bool
 }
 
 #[test]
-fn products_are_valid() {
+fn matmul_shaders_are_valid() {
     for sizes in [[1usize, 1, 1, 1], [2, 5, 3, 7], [1, 64, 64, 64], [3, 100, 33, 17], [1, 40, 40, 0], [1, 0, 3, 3]] {
         let [batch, m, n, k] = sizes;
         for dtype in [DType::F32, DType::F16] {
             let program = tensors(dtype, &[&[batch, m, k], &[batch, k, n], &[batch, m, n]]);
             for tuning in TUNINGS {
                 for transposes in 0..4 {
-                    valid(&program, mat_mul(dtype, sizes, transposes & 1 == 1, transposes & 2 == 2), tuning);
+                    validated_shader(&program, mat_mul(dtype, sizes, transposes & 1 == 1, transposes & 2 == 2), tuning);
                 }
             }
         }
@@ -217,7 +220,7 @@ fn products_are_valid() {
 }
 
 #[test]
-fn small_product() {
+fn a_small_matmul_has_the_expected_source() {
     check(
         &floats(&[&[1, 3, 5], &[1, 5, 2], &[1, 3, 2]]),
         mat_mul(DType::F32, [1, 3, 2, 5], false, false),
@@ -265,18 +268,18 @@ fn small_product() {
 }
 
 #[test]
-fn large_grids_fold_into_two_dimensions() {
+fn large_dispatches_use_two_grid_dimensions() {
     let count = 100_000_000;
     let program = floats(&[&[count], &[count]]);
-    let stores = vec![Store { value: ValueId(1), register: Register(0) }];
-    let expr = Expr { instructions: vec![load(0, identity(&[count]))] };
-    let shader = valid(&program, Body::Map { dims: vec![count], expr, stores }, TUNINGS[0]);
+    let stores = vec![ResultStore { value: ValueId(1), register: Register(0) }];
+    let expr = ScalarExpr { instructions: vec![load(0, identity(&[count]))] };
+    let shader = validated_shader(&program, KernelBody::Map { dims: vec![count], expr, stores }, TUNINGS[0]);
     assert!(shader.workgroups[1] > 1);
     assert!(shader.workgroups[0] as usize * shader.workgroups[1] as usize * 256 >= count);
 }
 
 #[test]
-fn windows_are_valid() {
+fn windowed_operator_shaders_are_valid() {
     for (groups, strides, padding) in [(1, [1, 1], [0, 0, 0, 0]), (2, [2, 1], [1, 0, 2, 1])] {
         let conv = Conv2d { padding, strides, dilations: [1, 2], groups };
         let size = |i: usize, k: usize, a: usize| {
@@ -286,44 +289,45 @@ fn windows_are_valid() {
         let (x, f) = ([2usize, 4, 9, 9], [6, 4 / groups, 3, 3]);
         let ids = [ValueId(0), ValueId(1), ValueId(2)];
         let [input, filter, output] = ids;
-        let layout = Layout::ChannelsFirst;
+        let layout = ChannelLayout::ChannelsFirst;
         for (tuning, dtype) in TUNINGS.into_iter().flat_map(|tuning| [(tuning, DType::F32), (tuning, DType::F16)]) {
-            let valid = |shapes: &[&[usize]], body| self::valid(&tensors(dtype, shapes), body, tuning);
+            let valid = |shapes: &[&[usize]], body| self::validated_shader(&tensors(dtype, shapes), body, tuning);
             let epilogue = plain(dtype, 2);
-            valid(&[&x, &f, &result], Body::Conv2d { conv, layout, input, filter, result, epilogue });
-            valid(&[&result, &f, &x], Body::Conv2dInputGrad { conv, layout, gradient: input, filter, output });
-            valid(&[&x, &result, &f], Body::Conv2dFilterGrad { conv, layout, input, gradient: filter, output });
+            valid(&[&x, &f, &result], KernelBody::Conv2d { conv, layout, input, filter, result, epilogue });
+            valid(&[&result, &f, &x], KernelBody::Conv2dInputGrad { conv, layout, gradient: input, filter, output });
+            valid(&[&x, &result, &f], KernelBody::Conv2dFilterGrad { conv, layout, input, gradient: filter, output });
             let pool = Pool2d { window: [3, 3], padding, strides, dilations: conv.dilations };
             let pooled = [2, 4, result[2], result[3]];
-            for kind in [Pool::Max, Pool::Sum] {
-                valid(&[&x, &pooled], Body::Pool2d { kind, pool, layout, input, output: filter });
+            for kind in [PoolKind::Max, PoolKind::Sum] {
+                valid(&[&x, &pooled], KernelBody::Pool2d { kind, pool, layout, input, output: filter });
             }
-            valid(&[&x, &pooled, &x], Body::MaxPool2dGrad { pool, layout, input, gradient: filter, output });
-            valid(&[&pooled, &x], Body::SumPool2dGrad { pool, layout, gradient: input, output: filter });
+            valid(&[&x, &pooled, &x], KernelBody::MaxPool2dGrad { pool, layout, input, gradient: filter, output });
+            valid(&[&pooled, &x], KernelBody::SumPool2dGrad { pool, layout, gradient: input, output: filter });
         }
     }
 }
 
 #[test]
-fn selections_are_valid() {
+fn gather_scatter_and_arg_fold_shaders_are_valid() {
     let indices = [DType::I32, DType::U32, DType::I64, DType::U64, DType::U8];
     for (dtype, indices) in DType::ALL.into_iter().flat_map(|dtype| indices.map(|indices| (dtype, indices))) {
         for count in [0usize, 3] {
-            let input = (dtype, &[2usize, 5, 4][..], Place::Input(0));
-            let chosen = (dtype, &[2, count, 4][..], Place::Output(0));
-            let indices = (indices, &[count][..], Place::Input(1));
+            let input = (dtype, &[2usize, 5, 4][..], ValueLocation::Input(0));
+            let chosen = (dtype, &[2, count, 4][..], ValueLocation::Output(0));
+            let indices = (indices, &[count][..], ValueLocation::Input(1));
             let (dims, ids) = ([2, 5, 4], [ValueId(0), ValueId(1), ValueId(2)]);
-            let body = Body::Gather { dims, input: ids[0], indices: ids[1], output: ids[2] };
-            valid(&program(&[input, indices, chosen]), body, TUNINGS[0]);
-            let updates = (dtype, &[2, count, 4][..], Place::Input(0));
-            let result = (dtype, &[2, 5, 4][..], Place::Output(0));
-            let (base, combine) = (None, Combine::Add);
-            let body = Body::Scatter { dims, combine, base, indices: ids[1], updates: ids[0], output: ids[2] };
-            valid(&program(&[updates, indices, result]), body, TUNINGS[0]);
+            let body = KernelBody::Gather { dims, input: ids[0], indices: ids[1], output: ids[2] };
+            validated_shader(&program(&[input, indices, chosen]), body, TUNINGS[0]);
+            let updates = (dtype, &[2, count, 4][..], ValueLocation::Input(0));
+            let result = (dtype, &[2, 5, 4][..], ValueLocation::Output(0));
+            let (base, combine) = (None, ScatterCombine::Add);
+            let body = KernelBody::Scatter { dims, combine, base, indices: ids[1], updates: ids[0], output: ids[2] };
+            validated_shader(&program(&[updates, indices, result]), body, TUNINGS[0]);
         }
     }
-    let program = program(&[(DType::F32, &[2, 5, 4], Place::Input(0)), (DType::I32, &[2, 4], Place::Output(0))]);
-    let body = Body::ArgFold { largest: true, dims: [2, 5, 4], input: ValueId(0), output: ValueId(1) };
+    let program =
+        program(&[(DType::F32, &[2, 5, 4], ValueLocation::Input(0)), (DType::I32, &[2, 4], ValueLocation::Output(0))]);
+    let body = KernelBody::ArgFold { largest: true, dims: [2, 5, 4], input: ValueId(0), output: ValueId(1) };
     check(
         &program,
         body,

@@ -1,7 +1,7 @@
 //! Products by tiles that a workgroup stages in the memory its lanes share, while what the next tiles need is already on its
 //! way from storage into registers.
 //!
-//! What is multiplied is for the factors to say ([`Factor`]), and where sums go for the results ([`Results`]): so products of
+//! What is multiplied is for the factors to say ([`TileOperand`]), and where sums go for the results ([`TileOutput`]): so products of
 //! matrices, convolutions and both adjoints of a convolution are one kernel. Each sum is one chain of multiply-adds along the
 //! depth, whichever tile is chosen. Sizes that no tile divides are filled up with zeros, which change no sum.
 //!
@@ -10,45 +10,45 @@
 //!
 //! Factors of 16-bit floats are multiplied by small matrices where the adapter has an operation for those ([`Matrices`]).
 
-pub(super) mod lanes;
-mod matrices;
-pub(super) mod staged;
+mod cooperative_matrix;
+pub(super) mod lane_tile;
+pub(super) mod staging;
 
 use std::fmt;
 
-use super::{Matrices, Tuning, Way};
+use super::{CooperativeMatrix, ShaderCandidate, ShaderTuning};
 use crate::program::ValueId;
-use crate::wgsl::writer::{Parts, Writer};
-use matrices::Grid;
-use staged::Staged;
+use crate::wgsl::writer::{PassBuffer, ShaderWriter};
+use cooperative_matrix::SubgroupGrid;
+use staging::StagedOperand;
 
 /// What a workgroup computes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Tile {
+pub(super) struct WorkgroupTile {
     /// Rows and columns.
     sides: [usize; 2],
     /// How far along the depth the staged parts of the factors reach.
     depth: usize,
-    by: By,
+    method: TileMethod,
     /// Multiply-adds in the time of one of the largest tile by lanes, in percent: a lane with fewer sums reads more for each.
     efficiency: usize,
 }
 
 /// Who adds up a tile's products.
 #[derive(Clone, Copy, Debug)]
-enum By {
+enum TileMethod {
     /// Lanes, each with so many rows and columns, in blocks of four.
     Lanes([usize; 2]),
     /// Subgroups, by small matrices.
-    Matrices(Grid),
+    CooperativeMatrix(SubgroupGrid),
 }
 
 /// From the one with most work for each element read to the one that small products fill.
-const TILES: [Tile; 4] = [
-    Tile { sides: [128, 128], depth: 8, by: By::Lanes([8, 8]), efficiency: 100 },
-    Tile { sides: [64, 64], depth: 16, by: By::Lanes([8, 4]), efficiency: 75 },
-    Tile { sides: [32, 128], depth: 16, by: By::Lanes([8, 4]), efficiency: 75 },
-    Tile { sides: [32, 32], depth: 16, by: By::Lanes([4, 4]), efficiency: 50 },
+const TILES: [WorkgroupTile; 4] = [
+    WorkgroupTile { sides: [128, 128], depth: 8, method: TileMethod::Lanes([8, 8]), efficiency: 100 },
+    WorkgroupTile { sides: [64, 64], depth: 16, method: TileMethod::Lanes([8, 4]), efficiency: 75 },
+    WorkgroupTile { sides: [32, 128], depth: 16, method: TileMethod::Lanes([8, 4]), efficiency: 75 },
+    WorkgroupTile { sides: [32, 32], depth: 16, method: TileMethod::Lanes([4, 4]), efficiency: 50 },
 ];
 
 /// A part of a depth is at least so long.
@@ -59,7 +59,7 @@ const SIDE_MIN: usize = 16;
 
 /// The way of a factor's neighbours in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Along {
+pub(super) enum ContiguousAxis {
     /// Rows of the first factor, columns of the second.
     Side,
     /// The depth.
@@ -68,87 +68,93 @@ pub(super) enum Along {
 
 /// What is multiplied: elements at a place along the product's side (a row for the first factor, a column for the second)
 /// and a place along its depth, of the product whose number is `batch` in the shader.
-pub(super) trait Factor {
+pub(super) trait TileOperand {
     /// Which places' elements are neighbours, so that neighbouring lanes read those.
-    fn along(&self) -> Along;
+    fn contiguous_axis(&self) -> ContiguousAxis;
 
     /// Whether four neighbours that begin at a multiple of four are always one vector in memory.
     fn in_quads(&self) -> bool;
 
     /// Writes what the place `at` along the side gives for all depths, in names that end in `name`.
-    fn side(&self, w: &mut Writer<'_>, at: &str, name: &str);
+    fn side(&self, w: &mut ShaderWriter<'_>, at: &str, name: &str);
 
     /// Writes what the place `at` along the depth gives for all sides, in names that end in `name`.
-    fn depth(&self, w: &mut Writer<'_>, at: &str, name: &str);
+    fn depth(&self, w: &mut ShaderWriter<'_>, at: &str, name: &str);
 
     /// The element where both names were given, or, in quads, the vector that begins there; and the condition under which it
     /// is not zero but in memory, where there is one. Places past the product's sizes are not asked for.
-    fn element(&self, w: &mut Writer<'_>, side: &str, depth: &str, in_quads: bool) -> (String, Option<String>);
+    fn element(&self, w: &mut ShaderWriter<'_>, side: &str, depth: &str, in_quads: bool) -> (String, Option<String>);
 }
 
 /// Where sums go.
-pub(super) trait Results {
+pub(super) trait TileOutput {
     /// Writes what the others need at module scope. Called before the kernel's other values are bound.
-    fn begin(&self, w: &mut Writer<'_>);
+    fn begin(&self, w: &mut ShaderWriter<'_>);
 
     /// Writes what `column` gives for all rows.
-    fn column(&self, w: &mut Writer<'_>, column: &str);
+    fn column(&self, w: &mut ShaderWriter<'_>, column: &str);
 
     /// Writes the end of the sum at a row and the column named last.
-    fn store(&self, w: &mut Writer<'_>, row: &str, column: &str, sum: &str);
+    fn store(&self, w: &mut ShaderWriter<'_>, row: &str, column: &str, sum: &str);
 }
 
 /// How a product is computed.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Plan {
-    tile: Tile,
+pub(super) struct TilePlan {
+    tile: WorkgroupTile,
     /// Parts of the depth, and how long each but the last is.
     parts: usize,
     part: usize,
 }
 
 /// The plan for `[batch, m, n, k]` of these two values; none where a product is too small for any.
-pub(super) fn plan(w: &mut Writer<'_>, sizes: [usize; 4], factors: [ValueId; 2]) -> Option<Plan> {
+pub(super) fn tile_plan(w: &mut ShaderWriter<'_>, sizes: [usize; 4], factors: [ValueId; 2]) -> Option<TilePlan> {
     let [_, m, n, k] = sizes;
     if !w.tuning.workgroup_memory || m.min(n).min(k) < SIDE_MIN {
         return None;
     }
     let halves = factors.iter().all(|&factor| w.is_half(factor));
-    let by_matrices = w.tuning.matrices.filter(|_| halves).into_iter().flat_map(matrices::tiles);
-    let plans = TILES.into_iter().chain(by_matrices).map(|tile| Plan::new(tile, sizes, w.tuning));
-    let mut plans: Vec<Plan> = plans.collect();
-    let time = |plan: &Plan| plan.time(sizes, w.tuning.workgroups_at_once);
+    let by_matrices = w
+        .tuning
+        .cooperative_matrix
+        .filter(|_| halves)
+        .into_iter()
+        .flat_map(cooperative_matrix::cooperative_matrix_tiles);
+    let plans = TILES.into_iter().chain(by_matrices).map(|tile| TilePlan::new(tile, sizes, w.tuning));
+    let mut plans: Vec<TilePlan> = plans.collect();
+    let time = |plan: &TilePlan| plan.estimated_time(sizes, w.tuning.workgroups_at_once);
     // The first of those that take as long, so that the best one by these figures comes first.
     plans.sort_by_key(time);
-    let ways = plans.iter().map(|plan| Way { name: plan.tile.to_string(), time: time(plan) }).collect();
-    let chosen = w.choose(ways);
+    let ways =
+        plans.iter().map(|plan| ShaderCandidate { name: plan.tile.to_string(), estimated_time: time(plan) }).collect();
+    let chosen = w.select_candidate(ways);
     plans.into_iter().nth(chosen)
 }
 
-impl fmt::Display for Tile {
+impl fmt::Display for WorkgroupTile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [rows, columns] = self.sides;
-        match self.by {
-            By::Lanes(_) => write!(f, "lanes {rows}x{columns}"),
-            By::Matrices(_) => write!(f, "matrices {rows}x{columns}"),
+        match self.method {
+            TileMethod::Lanes(_) => write!(f, "lanes {rows}x{columns}"),
+            TileMethod::CooperativeMatrix(_) => write!(f, "matrices {rows}x{columns}"),
         }
     }
 }
 
-impl Plan {
-    fn new(tile: Tile, sizes: [usize; 4], tuning: Tuning) -> Plan {
+impl TilePlan {
+    fn new(tile: WorkgroupTile, sizes: [usize; 4], tuning: ShaderTuning) -> TilePlan {
         let [batch, m, n, k] = sizes;
-        let whole = Plan { tile, parts: 1, part: k };
+        let whole = TilePlan { tile, parts: 1, part: k };
         let parts = (tuning.workgroups_at_once / tile.workgroups(sizes)).min(k / PART_MIN);
         if parts < 2 || batch * m * n * parts * 4 > tuning.window_bytes {
             return whole;
         }
         let part = k.div_ceil(parts).next_multiple_of(tile.depth);
-        Plan { tile, parts: k.div_ceil(part), part }
+        TilePlan { tile, parts: k.div_ceil(part), part }
     }
 
     /// What it takes, in no unit: of multiply-adds in the workgroups that come one after the other, and of adding up parts.
-    fn time(&self, sizes: [usize; 4], workgroups_at_once: usize) -> usize {
+    fn estimated_time(&self, sizes: [usize; 4], workgroups_at_once: usize) -> usize {
         let [batch, m, n, _] = sizes;
         let rounds = (self.tile.workgroups(sizes) * self.parts).div_ceil(workgroups_at_once);
         let [rows, columns] = self.tile.sides;
@@ -158,11 +164,11 @@ impl Plan {
     }
 }
 
-impl Tile {
+impl WorkgroupTile {
     fn lanes(&self) -> usize {
-        match self.by {
-            By::Lanes(lane) => self.sides[0] / lane[0] * (self.sides[1] / lane[1]),
-            By::Matrices(grid) => grid.lanes(),
+        match self.method {
+            TileMethod::Lanes(lane) => self.sides[0] / lane[0] * (self.sides[1] / lane[1]),
+            TileMethod::CooperativeMatrix(grid) => grid.lanes(),
         }
     }
 
@@ -178,55 +184,55 @@ impl Tile {
 }
 
 /// `batch` products of `m x k` and `k x n`.
-pub(super) fn product(
-    w: &mut Writer<'_>,
+pub(super) fn tiled_product(
+    w: &mut ShaderWriter<'_>,
     sizes: [usize; 4],
-    plan: &Plan,
-    factors: [&dyn Factor; 2],
-    results: &dyn Results,
+    plan: &TilePlan,
+    factors: [&dyn TileOperand; 2],
+    results: &dyn TileOutput,
 ) {
     if plan.parts == 1 {
         results.begin(w);
-        return tiles(w, sizes, plan, factors, results);
+        return write_tiles(w, sizes, plan, factors, results);
     }
     let [batch, m, n, _] = sizes;
-    let sums = Sums { batch, m, n };
-    let parts = w.parts(batch * m * n * plan.parts, "f32");
+    let sums = SplitKSums { batch, m, n };
+    let parts = w.pass_buffer(batch * m * n * plan.parts, "f32");
     match parts {
-        Parts::Written(number) => tiles(w, sizes, plan, factors, &Partial { sums, number }),
-        Parts::Read(number) => add_up(w, &sums, plan.parts, number, results),
+        PassBuffer::Written(number) => write_tiles(w, sizes, plan, factors, &SplitKOutput { sums, number }),
+        PassBuffer::Read(number) => reduce_split_k(w, &sums, plan.parts, number, results),
     }
 }
 
 /// Sums of parts in the memory between the two passes: `[parts, batch, m, n]`.
-struct Sums {
+struct SplitKSums {
     batch: usize,
     m: usize,
     n: usize,
 }
 
 /// Where the first of two passes puts its sums.
-struct Partial {
-    sums: Sums,
+struct SplitKOutput {
+    sums: SplitKSums,
     number: usize,
 }
 
-impl Results for Partial {
-    fn begin(&self, _: &mut Writer<'_>) {}
+impl TileOutput for SplitKOutput {
+    fn begin(&self, _: &mut ShaderWriter<'_>) {}
 
-    fn column(&self, _: &mut Writer<'_>, _: &str) {}
+    fn column(&self, _: &mut ShaderWriter<'_>, _: &str) {}
 
-    fn store(&self, w: &mut Writer<'_>, row: &str, column: &str, sum: &str) {
-        let (Sums { batch, m, n }, number) = (&self.sums, self.number);
+    fn store(&self, w: &mut ShaderWriter<'_>, row: &str, column: &str, sum: &str) {
+        let (SplitKSums { batch, m, n }, number) = (&self.sums, self.number);
         w.line(format!("b{number}[((part * {batch}u + batch) * {m}u + {row}) * {n}u + {column}] = {sum};"));
     }
 }
 
 /// Adds the parts of each sum up, and hands it to `results`.
-fn add_up(w: &mut Writer<'_>, sums: &Sums, parts: usize, number: usize, results: &dyn Results) {
+fn reduce_split_k(w: &mut ShaderWriter<'_>, sums: &SplitKSums, parts: usize, number: usize, results: &dyn TileOutput) {
     results.begin(w);
-    let &Sums { batch, m, n } = sums;
-    w.each(batch * m * n);
+    let &SplitKSums { batch, m, n } = sums;
+    w.invocation_per_element(batch * m * n);
     w.line(format!("let batch = id / {}u;\nlet row = id / {n}u % {m}u;\nlet column = id % {n}u;", m * n));
     w.line("var total = 0.0;");
     w.open_loop("part", parts);
@@ -237,16 +243,22 @@ fn add_up(w: &mut Writer<'_>, sums: &Sums, parts: usize, number: usize, results:
 }
 
 /// The pass over the tiles of the results, or of the parts of their sums.
-fn tiles(w: &mut Writer<'_>, sizes: [usize; 4], plan: &Plan, [a, b]: [&dyn Factor; 2], results: &dyn Results) {
+fn write_tiles(
+    w: &mut ShaderWriter<'_>,
+    sizes: [usize; 4],
+    plan: &TilePlan,
+    [a, b]: [&dyn TileOperand; 2],
+    results: &dyn TileOutput,
+) {
     let ([batch, m, n, k], tile) = (sizes, &plan.tile);
     let [rows, columns] = [m.div_ceil(tile.sides[0]), n.div_ceil(tile.sides[1])];
     let (count, depth) = (tile.lanes(), tile.depth);
-    let vectors = w.vectors_fit(2);
-    let halves = match tile.by {
-        By::Lanes(_) => false,
-        By::Matrices(_) => true,
+    let vectors = w.can_bind_vectors(2);
+    let halves = match tile.method {
+        TileMethod::Lanes(_) => false,
+        TileMethod::CooperativeMatrix(_) => true,
     };
-    let staged = |factor, name, origin, side, size, in_quads| Staged {
+    let staged = |factor, name, origin, side, size, in_quads| StagedOperand {
         factor,
         name,
         origin,
@@ -259,10 +271,10 @@ fn tiles(w: &mut Writer<'_>, sizes: [usize; 4], plan: &Plan, [a, b]: [&dyn Facto
     };
     let first = staged(a, "a", "top", tile.sides[0], m, vectors && a.in_quads());
     let second = staged(b, "b", "left", tile.sides[1], n, vectors && b.in_quads());
-    first.declare(w);
-    second.declare(w);
-    if let By::Matrices(grid) = tile.by {
-        grid.declare(w);
+    first.declare_shared_memory(w);
+    second.declare_shared_memory(w);
+    if let TileMethod::CooperativeMatrix(grid) = tile.method {
+        grid.declare_shared_memory(w);
     }
     let workgroups = tile.workgroups(sizes);
     w.dispatch(workgroups * plan.parts, count as u32);
@@ -276,41 +288,42 @@ fn tiles(w: &mut Writer<'_>, sizes: [usize; 4], plan: &Plan, [a, b]: [&dyn Facto
     }
     w.line(format!("let top = ((tile / {columns}u) % {rows}u) * {}u;", tile.sides[0]));
     w.line(format!("let left = (tile % {columns}u) * {}u;", tile.sides[1]));
-    match tile.by {
-        By::Lanes(lane) => lanes::begin(w, tile, lane),
-        By::Matrices(grid) => grid.begin(w),
+    match tile.method {
+        TileMethod::Lanes(lane) => lane_tile::declare_sums(w, tile, lane),
+        TileMethod::CooperativeMatrix(grid) => grid.declare_sums(w),
     }
-    first.places(w);
-    second.places(w);
-    along_depth(w, [plan.part, k], &[&first, &second], |w| match tile.by {
-        By::Lanes([down, across]) => {
-            let sides = [first.shared("tile_a", down / 4, "down"), second.shared("tile_b", across / 4, "across")];
-            lanes::multiply(w, "sum", depth, [&sides[0], &sides[1]]);
+    first.name_lane_places(w);
+    second.name_lane_places(w);
+    depth_loop(w, [plan.part, k], &[&first, &second], |w| match tile.method {
+        TileMethod::Lanes([down, across]) => {
+            let sides =
+                [first.shared_tile("tile_a", down / 4, "down"), second.shared_tile("tile_b", across / 4, "across")];
+            lane_tile::multiply_accumulate(w, "sum", depth, [&sides[0], &sides[1]]);
         }
-        By::Matrices(grid) => grid.multiply(w, depth, [&first, &second]),
+        TileMethod::CooperativeMatrix(grid) => grid.multiply_accumulate(w, depth, [&first, &second]),
     });
-    match tile.by {
-        By::Lanes(lane) => lanes::store(w, tile, lane, [m, n], results),
-        By::Matrices(grid) => grid.store(w, tile, [m, n], results),
+    match tile.method {
+        TileMethod::Lanes(lane) => lane_tile::store_sums(w, tile, lane, [m, n], results),
+        TileMethod::CooperativeMatrix(grid) => grid.store_sums(w, tile, [m, n], results),
     }
 }
 
-/// The loop along the depth `k` from `begin` to `end`, which are variables and no more than `length` apart: stages parts of the
-/// factors and has `multiply` use them, while the next ones are on their way.
-pub(super) fn along_depth(
-    w: &mut Writer<'_>,
+/// The loop along the depth `k` from `declare_sums` to `end`, which are variables and no more than `length` apart: stages parts of the
+/// factors and has `multiply_accumulate` use them, while the next ones are on their way.
+pub(super) fn depth_loop(
+    w: &mut ShaderWriter<'_>,
     [length, k]: [usize; 2],
-    factors: &[&Staged<'_>],
-    multiply: impl FnOnce(&mut Writer<'_>),
+    factors: &[&StagedOperand<'_>],
+    multiply: impl FnOnce(&mut ShaderWriter<'_>),
 ) {
     let depth = factors[0].depth;
-    factors.iter().for_each(|factor| factor.fetch(w, "begin", k));
+    factors.iter().for_each(|factor| factor.load_to_registers(w, "begin", k));
     w.open_for(format!("for (var start = begin; start < end; start += {depth}u)"), length.div_ceil(depth));
-    factors.iter().for_each(|factor| factor.put(w));
+    factors.iter().for_each(|factor| factor.store_to_shared(w));
     w.line("workgroupBarrier();");
     w.open(format!("if (start + {depth}u < end)"));
     w.line(format!("let next = start + {depth}u;"));
-    factors.iter().for_each(|factor| factor.fetch(w, "next", k));
+    factors.iter().for_each(|factor| factor.load_to_registers(w, "next", k));
     w.close();
     multiply(w);
     w.line("workgroupBarrier();");

@@ -5,7 +5,7 @@
 
 use saggar_tensor::DType;
 
-use super::Tuning;
+use super::ShaderTuning;
 
 /// How shaders hold integers of 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,12 +20,12 @@ pub(super) enum WideIntegers {
 pub(super) const WORDS: &str = "vec2<u32>";
 
 impl WideIntegers {
-    pub(super) fn of(tuning: &Tuning) -> WideIntegers {
+    pub(super) fn from_tuning(tuning: &ShaderTuning) -> WideIntegers {
         if tuning.wide_integers { WideIntegers::Native } else { WideIntegers::Words }
     }
 
     /// Whether elements of `dtype` are two words.
-    pub(super) fn in_words(self, dtype: DType) -> bool {
+    pub(super) fn is_emulated(self, dtype: DType) -> bool {
         self == WideIntegers::Words && is_wide(dtype)
     }
 }
@@ -36,22 +36,22 @@ pub(super) fn is_wide(dtype: DType) -> bool {
 }
 
 /// Returns how functions that depend on the sign of `dtype` are called: `wide_divide_signed`.
-pub(super) fn sign(dtype: DType) -> &'static str {
+pub(super) fn sign_suffix(dtype: DType) -> &'static str {
     if dtype.is_signed_integer() { "signed" } else { "unsigned" }
 }
 
 /// A constant: the low 64 bits of `value`.
-pub(super) fn immediate(value: i128) -> String {
+pub(super) fn word_literal(value: i128) -> String {
     let bits = value as u64;
     format!("vec2<u32>({:#x}u, {:#x}u)", bits as u32, bits >> 32)
 }
 
-/// `a`, of type `from`, in two words as a `to`.
-pub(super) fn from(from: DType, to: DType, a: &str) -> String {
+/// `a`, of type `to_words`, in two words as a `from_words`.
+pub(super) fn to_words(from: DType, to: DType, a: &str) -> String {
     if is_wide(from) {
         a.to_owned()
     } else if from.is_float() {
-        format!("wide_from_float_{}({a})", sign(to))
+        format!("wide_from_float_{}({a})", sign_suffix(to))
     } else if from.is_signed_integer() {
         format!("wide_extend({a})")
     } else {
@@ -59,11 +59,11 @@ pub(super) fn from(from: DType, to: DType, a: &str) -> String {
     }
 }
 
-/// `a`, two words of type `from`, as the `f32` next to it where `to` is a float, and as its low word where `to` is a narrower
+/// `a`, two words of type `to_words`, as the `f32` next to it where `from_words` is a float, and as its low word where `from_words` is a narrower
 /// integer, which its own type may have to be cut to.
-pub(super) fn to(from: DType, to: DType, a: &str) -> String {
+pub(super) fn from_words(from: DType, to: DType, a: &str) -> String {
     if to.is_float() {
-        format!("wide_to_float_{}({a})", sign(from))
+        format!("wide_to_float_{}({a})", sign_suffix(from))
     } else if to.is_signed_integer() {
         format!("bitcast<i32>(({a}).x)")
     } else {

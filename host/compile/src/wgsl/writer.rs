@@ -5,15 +5,18 @@ use std::fmt::Write as _;
 
 use saggar_tensor::DType;
 
-use super::unary::narrow;
+use super::unary::narrow_to_dtype;
 use super::wide_integer::{self, WideIntegers};
-use super::{BINDINGS_MAX, Binding, FIRST_GROUP, Shader, ShaderError, Tuning, WORKGROUPS_MAX, Way, Window, library};
-use crate::cost::{Cost, cost};
-use crate::program::{Kernel, Place, Program, Value, ValueId};
-use crate::target::Class;
+use super::{
+    BINDINGS_MAX, FIRST_GROUP, Shader, ShaderBinding, ShaderCandidate, ShaderError, ShaderResource, ShaderTuning,
+    WORKGROUPS_MAX, library,
+};
+use crate::cost::{KernelCost, kernel_cost};
+use crate::program::{Kernel, Program, ProgramValue, ValueId, ValueLocation};
+use crate::target::StorageClass;
 
 /// A grid of at least so many workgroups.
-fn folded(groups: u32) -> [u32; 2] {
+fn fold_grid(groups: u32) -> [u32; 2] {
     let rows = groups.div_ceil(WORKGROUPS_MAX).max(1);
     [groups.div_ceil(rows), rows]
 }
@@ -22,13 +25,13 @@ fn folded(groups: u32) -> [u32; 2] {
 const HALF: &str = "f16";
 const HALVES: &str = "vec4<f16>";
 
-/// Collects a shader's parts; [`Writer::finish`] puts them together.
-pub(super) struct Writer<'a> {
+/// Collects a shader's parts; [`ShaderWriter::finish`] puts them together.
+pub(super) struct ShaderWriter<'a> {
     program: &'a Program,
     kernel: &'a Kernel,
     /// Which variants to choose, and what there is to choose from.
-    pub(super) tuning: Tuning,
-    bindings: Vec<(Window, &'static str)>,
+    pub(super) tuning: ShaderTuning,
+    bindings: Vec<(ShaderBinding, &'static str)>,
     globals: String,
     body: String,
     /// For each open block, how often it runs for each time the one around it runs.
@@ -39,23 +42,23 @@ pub(super) struct Writer<'a> {
     workgroups: [u32; 3],
     slices: u32,
     /// Operations of the kernel, or elements that it touches where these are more.
-    work: u64,
+    operations: u64,
     /// Whether the pass is a kernel's second.
-    is_second: bool,
+    is_second_pass: bool,
     /// What the kernel keeps between two passes.
-    parts_bytes: usize,
+    pass_buffer_bytes: usize,
     /// Extensions of WGSL that it uses.
     enabled: BTreeSet<&'static str>,
     /// Whether statements know subgroups.
     names_subgroups: bool,
     /// The name of the way to compute the kernel, where it is given.
-    way: Option<&'a str>,
+    candidate: Option<&'a str>,
     /// All that there are, where there are several.
-    ways: Vec<Way>,
+    candidates: Vec<ShaderCandidate>,
 }
 
 /// The memory between the two passes of a kernel, by its binding number.
-pub(super) enum Parts {
+pub(super) enum PassBuffer {
     /// This is the first pass, which writes it.
     Written(usize),
     /// This is the second pass, which reads it.
@@ -63,17 +66,22 @@ pub(super) enum Parts {
 }
 
 /// How a resource is bound, by its (first) binding number.
-enum Resource {
+enum ResourceBinding {
     /// In one binding.
     Whole(usize),
     /// In several, one window after the other.
     Windows(usize),
 }
 
-impl<'a> Writer<'a> {
-    pub(super) fn new(program: &'a Program, kernel: &'a Kernel, tuning: Tuning, way: Option<&'a str>) -> Writer<'a> {
-        let Cost { operations, bytes } = cost(program, kernel);
-        Writer {
+impl<'a> ShaderWriter<'a> {
+    pub(super) fn new(
+        program: &'a Program,
+        kernel: &'a Kernel,
+        tuning: ShaderTuning,
+        way: Option<&'a str>,
+    ) -> ShaderWriter<'a> {
+        let KernelCost { operations, bytes } = kernel_cost(program, kernel);
+        ShaderWriter {
             program,
             kernel,
             tuning,
@@ -85,25 +93,25 @@ impl<'a> Writer<'a> {
             lanes: 64,
             workgroups: [0, 1, 1],
             slices: 1,
-            work: operations.max(bytes / 4),
-            is_second: false,
-            parts_bytes: 0,
+            operations: operations.max(bytes / 4),
+            is_second_pass: false,
+            pass_buffer_bytes: 0,
             enabled: BTreeSet::new(),
             names_subgroups: false,
-            way,
-            ways: Vec::new(),
+            candidate: way,
+            candidates: Vec::new(),
         }
     }
 
-    /// The place of the way that is given among `ways`; of the first one where it is none of them.
-    pub(super) fn choose(&mut self, ways: Vec<Way>) -> usize {
-        self.ways = ways;
-        self.ways.iter().position(|way| Some(way.name.as_str()) == self.way).unwrap_or(0)
+    /// The place of the way that is given among `candidates`; of the first one where it is none of them.
+    pub(super) fn select_candidate(&mut self, ways: Vec<ShaderCandidate>) -> usize {
+        self.candidates = ways;
+        self.candidates.iter().position(|way| Some(way.name.as_str()) == self.candidate).unwrap_or(0)
     }
 
     /// The ways that there were to choose from.
-    pub(super) fn into_ways(self) -> Vec<Way> {
-        self.ways
+    pub(super) fn into_candidates(self) -> Vec<ShaderCandidate> {
+        self.candidates
     }
 
     /// Has the shader use an extension of WGSL.
@@ -112,32 +120,39 @@ impl<'a> Writer<'a> {
     }
 
     /// Names the number of a lane's subgroup `subgroup`, and the lane's number in it `lane_of_subgroup`.
-    pub(super) fn name_subgroups(&mut self) {
+    pub(super) fn enable_subgroups(&mut self) {
         self.names_subgroups = true;
     }
 
     /// Whether a value's elements are 16-bit floats, in memory too.
     pub(super) fn is_half(&self, id: ValueId) -> bool {
-        self.class(self.value(id).descriptor.dtype) == Class::F16
+        self.storage_class(self.value(id).descriptor.dtype) == StorageClass::F16
     }
 
     /// The pass after this one, where the kernel has two.
-    pub(super) fn second(&self) -> Option<Writer<'a>> {
-        let first = !self.is_second && self.parts_bytes > 0;
-        first.then(|| Writer { is_second: true, ..Writer::new(self.program, self.kernel, self.tuning, self.way) })
+    pub(super) fn second_pass(&self) -> Option<ShaderWriter<'a>> {
+        let first = !self.is_second_pass && self.pass_buffer_bytes > 0;
+        first.then(|| ShaderWriter {
+            is_second_pass: true,
+            ..ShaderWriter::new(self.program, self.kernel, self.tuning, self.candidate)
+        })
     }
 
     /// `elements` words of type `kind` that the first of two passes leaves to the second: asked for in both.
-    pub(super) fn parts(&mut self, elements: usize, kind: &'static str) -> Parts {
-        self.parts_bytes = elements * 4;
-        let window = Window { binding: Binding::Parts, offset_bytes: 0, bytes: Some(self.parts_bytes) };
+    pub(super) fn pass_buffer(&mut self, elements: usize, kind: &'static str) -> PassBuffer {
+        self.pass_buffer_bytes = elements * 4;
+        let window = ShaderBinding {
+            resource: ShaderResource::PassBuffer,
+            offset_bytes: 0,
+            bytes: Some(self.pass_buffer_bytes),
+        };
         self.bindings.push((window, kind));
         let number = self.bindings.len() - 1;
-        if self.is_second { Parts::Read(number) } else { Parts::Written(number) }
+        if self.is_second_pass { PassBuffer::Read(number) } else { PassBuffer::Written(number) }
     }
 
     /// The value behind `id`.
-    pub(super) fn value(&self, id: ValueId) -> &'a Value {
+    pub(super) fn value(&self, id: ValueId) -> &'a ProgramValue {
         &self.program.values[id.index()]
     }
 
@@ -147,7 +162,7 @@ impl<'a> Writer<'a> {
     }
 
     /// The WGSL type that carries elements of `dtype`.
-    pub(super) fn scalar(&self, dtype: DType) -> &'static str {
+    pub(super) fn scalar_type(&self, dtype: DType) -> &'static str {
         match dtype {
             DType::F32 | DType::F16 => "f32",
             DType::I32 | DType::I8 => "i32",
@@ -160,25 +175,25 @@ impl<'a> Writer<'a> {
 
     /// How shaders hold integers of 64 bits.
     pub(super) fn wide_integers(&self) -> WideIntegers {
-        WideIntegers::of(&self.tuning)
+        WideIntegers::from_tuning(&self.tuning)
     }
 
     /// How memory holds elements of `dtype`.
-    fn class(&self, dtype: DType) -> Class {
-        Class::of_words(dtype, self.tuning.half_storage)
+    fn storage_class(&self, dtype: DType) -> StorageClass {
+        StorageClass::for_wgsl(dtype, self.tuning.half_storage)
     }
 
     /// The WGSL type of elements of `dtype` in memory.
-    fn stored(&self, dtype: DType) -> &'static str {
-        if self.class(dtype) == Class::F16 { HALF } else { self.scalar(dtype) }
+    fn storage_type(&self, dtype: DType) -> &'static str {
+        if self.storage_class(dtype) == StorageClass::F16 { HALF } else { self.scalar_type(dtype) }
     }
 
     /// Element `index` (a `u32` expression) of a value, to be read.
     pub(super) fn element(&mut self, id: ValueId, index: &str) -> String {
-        let (resource, index) = self.place(id, index);
+        let (resource, index) = self.locate_element(id, index);
         let element = match resource {
-            Resource::Whole(number) => format!("b{number}[{index}]"),
-            Resource::Windows(number) => format!("read{number}({index})"),
+            ResourceBinding::Whole(number) => format!("b{number}[{index}]"),
+            ResourceBinding::Windows(number) => format!("read{number}({index})"),
         };
         let is_half = self.is_half(id);
         if is_half { format!("f32({element})") } else { element }
@@ -186,37 +201,37 @@ impl<'a> Writer<'a> {
 
     /// Assigns `text`, an element as memory holds it, to element `index`.
     pub(super) fn assign(&mut self, id: ValueId, index: &str, text: &str) {
-        let (resource, index) = self.place(id, index);
+        let (resource, index) = self.locate_element(id, index);
         // Rounded already, so that this changes nothing.
         let is_half = self.is_half(id);
         let text = if is_half { format!("f16({text})") } else { text.to_owned() };
         match resource {
-            Resource::Whole(number) => self.line(format!("b{number}[{index}] = {text};")),
-            Resource::Windows(number) => self.line(format!("write{number}({index}, {text});")),
+            ResourceBinding::Whole(number) => self.line(format!("b{number}[{index}] = {text};")),
+            ResourceBinding::Windows(number) => self.line(format!("write{number}({index}, {text});")),
         }
     }
 
     /// Assigns `text`, computed in the WGSL type of the value's elements, to element `index`: rounded or cut to them.
     pub(super) fn store(&mut self, id: ValueId, index: &str, text: &str) {
-        let text = narrow(self.value(id).descriptor.dtype, text.to_owned());
+        let text = narrow_to_dtype(self.value(id).descriptor.dtype, text.to_owned());
         self.assign(id, index, &text)
     }
 
     /// Whether so many resources more can be bound as vectors, besides what is bound already.
-    pub(super) fn vectors_fit(&self, resources: usize) -> bool {
+    pub(super) fn can_bind_vectors(&self, resources: usize) -> bool {
         self.bindings.len() + resources <= BINDINGS_MAX
     }
 
     /// Whether a value of floats can be bound as vectors of four: whole, and from a vector's beginning.
     pub(super) fn has_vectors(&self, id: ValueId) -> bool {
-        let (_, offset, bytes) = self.resource(id);
+        let (_, offset, bytes) = self.resource_of(id);
         let dtype = self.value(id).descriptor.dtype;
         dtype.is_float() && offset.is_multiple_of(4) && bytes <= self.tuning.window_bytes && bytes >= 16
     }
 
     /// Four elements of a value that has vectors, the first at `index`, a `u32` expression and a multiple of four.
     pub(super) fn vector(&mut self, id: ValueId, index: &str) -> String {
-        let (binding, offset, _) = self.resource(id);
+        let (binding, offset, _) = self.resource_of(id);
         let is_half = self.is_half(id);
         let number = self.bind_whole(binding, if is_half { HALVES } else { "vec4<f32>" });
         let vector = match offset {
@@ -227,29 +242,29 @@ impl<'a> Writer<'a> {
     }
 
     /// Behind which binding a value's elements are, the first one's place there, and the bytes of all.
-    fn resource(&self, id: ValueId) -> (Binding, usize, usize) {
+    fn resource_of(&self, id: ValueId) -> (ShaderResource, usize, usize) {
         let value = self.value(id);
         let dtype = value.descriptor.dtype;
-        let element_bytes = self.class(dtype).element_bytes(dtype);
+        let element_bytes = self.storage_class(dtype).element_bytes(dtype);
         // Bindings are of whole words.
         let whole_bytes = (value.descriptor.shape.elements() * element_bytes).next_multiple_of(4);
         match value.place {
-            Place::Input(i) => (Binding::Input(i), 0, whole_bytes),
-            Place::Variable(i) => (Binding::Variable(i), 0, whole_bytes),
-            Place::Constant(i) => (Binding::Constant(i), 0, whole_bytes),
-            Place::Output(i) => (Binding::Output(i), 0, whole_bytes),
-            Place::Slab { slab, offset_bytes } => {
-                (Binding::Slab(slab), offset_bytes / element_bytes, self.program.slabs[slab as usize].bytes)
+            ValueLocation::Input(i) => (ShaderResource::Input(i), 0, whole_bytes),
+            ValueLocation::Variable(i) => (ShaderResource::Variable(i), 0, whole_bytes),
+            ValueLocation::Constant(i) => (ShaderResource::Constant(i), 0, whole_bytes),
+            ValueLocation::Output(i) => (ShaderResource::Output(i), 0, whole_bytes),
+            ValueLocation::Slab { slab, offset_bytes } => {
+                (ShaderResource::Slab(slab), offset_bytes / element_bytes, self.program.slabs[slab as usize].bytes)
             }
         }
     }
 
     /// Where a value's elements are bound, and the index of one of them there.
-    fn place(&mut self, id: ValueId, index: &str) -> (Resource, String) {
+    fn locate_element(&mut self, id: ValueId, index: &str) -> (ResourceBinding, String) {
         let dtype = self.value(id).descriptor.dtype;
-        let element_bytes = self.class(dtype).element_bytes(dtype);
-        let (binding, offset, bytes) = self.resource(id);
-        let scalar = self.stored(dtype);
+        let element_bytes = self.storage_class(dtype).element_bytes(dtype);
+        let (binding, offset, bytes) = self.resource_of(id);
+        let scalar = self.storage_type(dtype);
         let index = match (offset, index) {
             (0, _) => index.to_owned(),
             (_, "0u") => format!("{offset}u"),
@@ -259,18 +274,24 @@ impl<'a> Writer<'a> {
     }
 
     /// The bindings of a resource, added where they are new.
-    fn bind(&mut self, binding: Binding, scalar: &'static str, bytes: usize, element_bytes: usize) -> Resource {
+    fn bind(
+        &mut self,
+        binding: ShaderResource,
+        scalar: &'static str,
+        bytes: usize,
+        element_bytes: usize,
+    ) -> ResourceBinding {
         let window_bytes = self.tuning.window_bytes;
         if bytes <= window_bytes {
-            return Resource::Whole(self.bind_whole(binding, scalar));
+            return ResourceBinding::Whole(self.bind_whole(binding, scalar));
         }
-        if let Some(number) = self.bindings.iter().position(|(window, _)| window.binding == binding) {
-            return Resource::Windows(number);
+        if let Some(number) = self.bindings.iter().position(|(window, _)| window.resource == binding) {
+            return ResourceBinding::Windows(number);
         }
         let first = self.bindings.len();
         for offset_bytes in (0..bytes).step_by(window_bytes) {
             let shown = window_bytes.min(bytes - offset_bytes);
-            self.bindings.push((Window { binding, offset_bytes, bytes: Some(shown) }, scalar));
+            self.bindings.push((ShaderBinding { resource: binding, offset_bytes, bytes: Some(shown) }, scalar));
         }
         let (elements, count) = (window_bytes / element_bytes, self.bindings.len() - first);
         let choose = |chosen: &dyn Fn(usize, String) -> String| -> String {
@@ -288,14 +309,14 @@ impl<'a> Writer<'a> {
         let write = choose(&|number, at| format!("b{number}[{at}] = value; return;"));
         self.global(format!("fn read{first}(i: u32) -> {scalar} {{\n{read}}}\n"));
         self.global(format!("fn write{first}(i: u32, value: {scalar}) {{\n{write}}}\n"));
-        Resource::Windows(first)
+        ResourceBinding::Windows(first)
     }
 
     /// The number of the one binding that shows a resource as an array of `kind`, added where it is new.
-    fn bind_whole(&mut self, binding: Binding, kind: &'static str) -> usize {
-        let known = self.bindings.iter().position(|(window, known)| window.binding == binding && *known == kind);
+    fn bind_whole(&mut self, binding: ShaderResource, kind: &'static str) -> usize {
+        let known = self.bindings.iter().position(|(window, known)| window.resource == binding && *known == kind);
         known.unwrap_or_else(|| {
-            self.bindings.push((Window { binding, offset_bytes: 0, bytes: None }, kind));
+            self.bindings.push((ShaderBinding { resource: binding, offset_bytes: 0, bytes: None }, kind));
             self.bindings.len() - 1
         })
     }
@@ -363,9 +384,10 @@ impl<'a> Writer<'a> {
     pub(super) fn dispatch(&mut self, groups: usize, lanes: u32) {
         let groups = u32::try_from(groups).unwrap_or(u32::MAX);
         self.lanes = lanes;
-        let slices =
-            u32::try_from(self.work.div_ceil(self.tuning.operations_max)).unwrap_or(u32::MAX).clamp(1, groups.max(1));
-        let [across, rows] = folded(groups.div_ceil(slices));
+        let slices = u32::try_from(self.operations.div_ceil(self.tuning.operations_max))
+            .unwrap_or(u32::MAX)
+            .clamp(1, groups.max(1));
+        let [across, rows] = fold_grid(groups.div_ceil(slices));
         self.workgroups = [across, rows, 1];
         // What a slice has too many, because it is folded, is its part of the next one's.
         self.slices = groups.div_ceil((across * rows).max(1)).max(1);
@@ -379,7 +401,7 @@ impl<'a> Writer<'a> {
     }
 
     /// One invocation for each of `count` results: names its number `id` and returns where there is no such result.
-    pub(super) fn each(&mut self, count: usize) {
+    pub(super) fn invocation_per_element(&mut self, count: usize) {
         // Small grids spread over more workgroups, so that every core has some.
         let lanes = if count >= 1 << 16 { 256 } else { 64 };
         self.dispatch(count.div_ceil(lanes as usize), lanes);
@@ -444,11 +466,11 @@ impl<'a> Writer<'a> {
              @builtin(local_invocation_index) lane: u32{subgroups}) {{\n{}}}\n",
             self.lanes, self.body
         );
-        source.push_str(&library::functions(&[&self.globals, &main]));
+        source.push_str(&library::called_functions(&[&self.globals, &main]));
         source.push_str(&self.globals);
         source.push_str(&main);
         let bindings = self.bindings.into_iter().map(|(window, _)| window).collect();
-        let Writer { workgroups, slices, parts_bytes, .. } = self;
-        Ok(Shader { source, bindings, workgroups, slices, parts_bytes })
+        let ShaderWriter { workgroups, slices, pass_buffer_bytes: parts_bytes, .. } = self;
+        Ok(Shader { source, bindings, workgroups, slices, pass_buffer_bytes: parts_bytes })
     }
 }

@@ -6,24 +6,24 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use crate::child::Peer;
-use crate::loaded::Loaded;
-use crate::stage::{Stage, open};
-use crate::table::{Figure, Goal, Row};
-use crate::task::Task;
-use crate::tensors::Tensors;
-use crate::turns::{Timing, together};
+use crate::child::PeerProcess;
+use crate::loaded::BenchProgram;
+use crate::stage::{BenchContext, open_device};
+use crate::table::{ComparisonRow, FigureUnit, PerformanceGoal};
+use crate::task::TrainingTask;
+use crate::tensors::SafetensorsFile;
+use crate::turns::{Timing, combine_turns};
 
-const FIRST: Goal = Goal::SecondsAtMost(0.5);
-const MEMORY: Goal = Goal::MemoryAtMost(0.6);
+const FIRST_STEP_GOAL: PerformanceGoal = PerformanceGoal::SecondsAtMost(0.5);
+const MEMORY_GOAL: PerformanceGoal = PerformanceGoal::MemoryAtMost(0.6);
 
 /// Steps after which memory is looked at.
 const STEPS: usize = 8;
 
 /// What the process is for.
 #[derive(Clone, Debug)]
-pub(crate) struct Alone {
-    /// `first` or `memory`.
+pub(crate) struct IsolatedRun {
+    /// `for_first_step` or `peak_memory`.
     what: String,
     task: String,
     start: PathBuf,
@@ -31,16 +31,16 @@ pub(crate) struct Alone {
     device: Option<String>,
 }
 
-impl Alone {
-    /// From the arguments that [`Alone::command`] gives.
-    pub(crate) fn read(mut given: impl Iterator<Item = String>) -> Option<Alone> {
+impl IsolatedRun {
+    /// From the arguments that [`IsolatedRun::command`] gives.
+    pub(crate) fn from_arguments(mut given: impl Iterator<Item = String>) -> Option<IsolatedRun> {
         let (what, task, start) = (given.next()?, given.next()?, given.next()?.into());
-        Some(Alone { what, task, start, threads: given.next()?.parse().ok()?, device: given.next() })
+        Some(IsolatedRun { what, task, start, threads: given.next()?.parse().ok()?, device: given.next() })
     }
 
     /// The first step of a training on a stage's device.
-    pub(crate) fn first(task: &str, start: &Path, stage: &Stage) -> Alone {
-        Alone {
+    pub(crate) fn for_first_step(task: &str, start: &Path, stage: &BenchContext) -> IsolatedRun {
+        IsolatedRun {
             what: "first".to_owned(),
             task: task.to_owned(),
             start: start.to_owned(),
@@ -61,25 +61,25 @@ impl Alone {
     /// # Errors
     /// Why there is no figure.
     pub(crate) fn run(&self) -> Result<Value, String> {
-        let task = Task::named(&self.task).ok_or_else(|| format!("no task {}", self.task))?;
-        let backend = open(self.device.as_deref(), self.threads)?;
-        let start = Tensors::open(&self.start)?;
+        let task = TrainingTask::by_name(&self.task).ok_or_else(|| format!("no task {}", self.task))?;
+        let backend = open_device(self.device.as_deref(), self.threads)?;
+        let start = SafetensorsFile::open(&self.start)?;
         let load = || {
-            let graph = task.graph(&start).map_err(|error| error.to_string())?;
-            Loaded::new(&backend, &graph, &|name| start.bytes(name))
+            let graph = task.training_graph(&start).map_err(|error| error.to_string())?;
+            BenchProgram::new(&backend, &graph, &|name| start.bytes(name))
         };
         if self.what == "first" {
             let begun = Instant::now();
-            load()?.result()?;
+            load()?.first_output()?;
             return Ok(json!({ "figure": begun.elapsed().as_secs_f64() }));
         }
-        forget_peak();
-        let before = resident("VmRSS")?;
+        reset_peak_memory();
+        let before = resident_bytes("VmRSS")?;
         let loaded = load()?;
         for _ in 0..STEPS {
-            loaded.result()?;
+            loaded.first_output()?;
         }
-        Ok(json!({ "figure": resident("VmHWM")? - before }))
+        Ok(json!({ "figure": resident_bytes("VmHWM")? - before }))
     }
 }
 
@@ -87,29 +87,37 @@ impl Alone {
 ///
 /// # Errors
 /// Why there is no figure.
-pub(crate) fn first_step(stage: &Stage, task: &Task, batch: usize) -> Result<Vec<Row>, String> {
-    measure(stage, task, batch, ["first", "compiled"], (Figure::Milliseconds, FIRST))
+pub(crate) fn first_step(
+    stage: &BenchContext,
+    task: &TrainingTask,
+    batch: usize,
+) -> Result<Vec<ComparisonRow>, String> {
+    measure(stage, task, batch, ["first", "compiled"], (FigureUnit::Milliseconds, FIRST_STEP_GOAL))
 }
 
 /// The most memory that a process needs for training, beyond what it had before.
 ///
 /// # Errors
 /// Why there is no figure.
-pub(crate) fn memory(stage: &Stage, task: &Task, batch: usize) -> Result<Vec<Row>, String> {
-    measure(stage, task, batch, ["memory", "eager"], (Figure::Megabytes, MEMORY))
+pub(crate) fn peak_memory(
+    stage: &BenchContext,
+    task: &TrainingTask,
+    batch: usize,
+) -> Result<Vec<ComparisonRow>, String> {
+    measure(stage, task, batch, ["memory", "eager"], (FigureUnit::Megabytes, MEMORY_GOAL))
 }
 
 fn measure(
-    stage: &Stage,
-    task: &Task,
+    stage: &BenchContext,
+    task: &TrainingTask,
     batch: usize,
     [what, how]: [&str; 2],
-    (figure, goal): (Figure, Goal),
-) -> Result<Vec<Row>, String> {
+    (figure, goal): (FigureUnit, PerformanceGoal),
+) -> Result<Vec<ComparisonRow>, String> {
     let version = stage.environment()?.version("torch")?;
-    let start = stage.start(task.name, batch, false)?;
+    let start = stage.exported_folder(task.name, batch, false)?;
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
-    let alone = Alone {
+    let alone = IsolatedRun {
         what: what.to_owned(),
         task: task.name.to_owned(),
         start: start.file("start.safetensors"),
@@ -118,31 +126,31 @@ fn measure(
     };
     let errors = start.file("errors.txt");
     for _ in 0..stage.rounds {
-        ours.push(said(&mut alone.command()?, &errors).map_err(|reason| format!("saggar: {reason}"))?);
-        let mut command = stage.environment()?.program("torch_peer.py", stage.threads);
+        ours.push(read_figure(&mut alone.command()?, &errors).map_err(|reason| format!("saggar: {reason}"))?);
+        let mut command = stage.environment()?.python_command("torch_peer.py", stage.threads);
         command.args([task.name, &batch.to_string(), &stage.threads.to_string(), how, "first", what]);
         // What was compiled before must not help.
         command.env("TORCHINDUCTOR_FORCE_DISABLE_CACHES", "1");
         command.env("TORCHINDUCTOR_CACHE_DIR", start.file("compiled"));
-        theirs.push(said(&mut command, &errors).map_err(|reason| format!("PyTorch: {reason}"))?);
+        theirs.push(read_figure(&mut command, &errors).map_err(|reason| format!("PyTorch: {reason}"))?);
         let _ = std::fs::remove_dir_all(start.file("compiled"));
     }
     let name = format!("PyTorch {version}, {}", if how == "eager" { "eager" } else { "torch.compile" });
-    Ok(vec![Row::new(figure, together(&ours), &name, together(&theirs), goal)])
+    Ok(vec![ComparisonRow::new(figure, combine_turns(&ours), &name, combine_turns(&theirs), goal)])
 }
 
 /// The figure that a process says.
 ///
 /// # Errors
 /// It does not start, or says none.
-pub(crate) fn said(command: &mut Command, errors: &Path) -> Result<Timing, String> {
-    let ready = &Peer::start(command, errors)?.ready;
+pub(crate) fn read_figure(command: &mut Command, errors: &Path) -> Result<Timing, String> {
+    let ready = &PeerProcess::start(command, errors)?.ready;
     let figure = ready["figure"].as_f64().ok_or_else(|| format!("{ready} has no figure"))?;
     Ok(Timing { best: figure, median: figure })
 }
 
 /// Bytes of this process: `VmRSS` now, `VmHWM` at most.
-fn resident(field: &str) -> Result<u64, String> {
+fn resident_bytes(field: &str) -> Result<u64, String> {
     let text = std::fs::read_to_string("/proc/self/status").map_err(|error| error.to_string())?;
     let line = text.lines().find_map(|line| line.strip_prefix(field));
     let kibibytes = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok());
@@ -150,6 +158,6 @@ fn resident(field: &str) -> Result<u64, String> {
 }
 
 /// Has the system forget the most so far; where it refuses, that is part of the figure.
-fn forget_peak() {
+fn reset_peak_memory() {
     let _ = std::fs::write("/proc/self/clear_refs", "5");
 }

@@ -2,20 +2,20 @@
 
 use std::path::PathBuf;
 
-use crate::alone::Alone;
+use crate::alone::IsolatedRun;
 
 /// Rounds of turns, by default.
-const ROUNDS: usize = 5;
+const DEFAULT_ROUNDS: usize = 5;
 
 /// Seconds of a turn, by default.
-const SECONDS: f64 = 0.5;
+const DEFAULT_TURN_SECONDS: f64 = 0.5;
 
 /// Seconds that a work waits for a quiet machine, by default and all turns together.
-const PATIENCE: u64 = 60;
+const DEFAULT_QUIET_WAIT_SECONDS: u64 = 60;
 
 /// Options and the names of works.
 #[derive(Debug)]
-pub(crate) struct Arguments {
+pub(crate) struct BenchArguments {
     pub(crate) list: bool,
     /// The adapters are told, and nothing else is done.
     pub(crate) adapters: bool,
@@ -38,23 +38,23 @@ pub(crate) struct Arguments {
     /// Where results and what has to be made for them go; none is the build's own folder.
     pub(crate) folder: Option<PathBuf>,
     /// This process is one that the harness has started to measure in.
-    pub(crate) alone: Option<Alone>,
+    pub(crate) alone: Option<IsolatedRun>,
     names: Vec<String>,
 }
 
-impl Arguments {
+impl BenchArguments {
     /// # Errors
     /// An option that there is not, or that lacks its value.
-    pub(crate) fn read(mut given: impl Iterator<Item = String>) -> Result<Arguments, String> {
+    pub(crate) fn parse(mut given: impl Iterator<Item = String>) -> Result<BenchArguments, String> {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let mut arguments = Arguments {
+        let mut arguments = BenchArguments {
             list: false,
             adapters: false,
             kernels: false,
             threads,
-            seconds: SECONDS,
-            rounds: ROUNDS,
-            patience: PATIENCE,
+            seconds: DEFAULT_TURN_SECONDS,
+            rounds: DEFAULT_ROUNDS,
+            patience: DEFAULT_QUIET_WAIT_SECONDS,
             device: None,
             small: false,
             budget: u64::MAX,
@@ -73,16 +73,16 @@ impl Arguments {
                 "--kernels" => arguments.kernels = true,
                 "--small" => arguments.small = true,
                 "--device" => arguments.device = Some(value()?),
-                "--budget" => arguments.budget = number(&word, &value()?)?,
+                "--budget" => arguments.budget = parse_number(&word, &value()?)?,
                 "--sources" => arguments.sources = Some(value()?.into()),
                 "--folder" => arguments.folder = Some(value()?.into()),
-                "--threads" => arguments.threads = number(&word, &value()?)?,
-                "--rounds" => arguments.rounds = number::<usize>(&word, &value()?)?.max(1),
-                "--patience" => arguments.patience = number(&word, &value()?)?,
-                "--seconds" => arguments.seconds = number(&word, &value()?)?,
+                "--threads" => arguments.threads = parse_number(&word, &value()?)?,
+                "--rounds" => arguments.rounds = parse_number::<usize>(&word, &value()?)?.max(1),
+                "--patience" => arguments.patience = parse_number(&word, &value()?)?,
+                "--seconds" => arguments.seconds = parse_number(&word, &value()?)?,
                 "--save" => arguments.save = Some(value()?.into()),
                 "--python" => arguments.python = Some(value()?.into()),
-                "--alone" => arguments.alone = Alone::read(given.by_ref()),
+                "--alone" => arguments.alone = IsolatedRun::from_arguments(given.by_ref()),
                 // Cargo says so to every benchmark.
                 "--bench" => {}
                 _ if word.starts_with('-') => return Err(format!("there is no option {word}")),
@@ -93,11 +93,11 @@ impl Arguments {
     }
 
     /// Whether the work of this name is to be measured.
-    pub(crate) fn chooses(&self, name: &str) -> bool {
+    pub(crate) fn selects(&self, name: &str) -> bool {
         self.names.is_empty() || self.names.iter().any(|part| name.contains(part))
     }
 }
 
-fn number<T: std::str::FromStr>(option: &str, text: &str) -> Result<T, String> {
+fn parse_number<T: std::str::FromStr>(option: &str, text: &str) -> Result<T, String> {
     text.parse().map_err(|_| format!("{option} takes a number, not {text}"))
 }

@@ -4,14 +4,14 @@
 
 use saggar_tensor::{GraphError, NodeId, nn};
 
-use crate::layers::Layers;
+use crate::layers::LayerBuilder;
 
 const LAYERS: usize = 12;
 const HEADS: usize = 12;
 const EPSILON: f64 = 1e-12;
 
 /// Shape of the result: the input's.
-pub(crate) fn hidden(l: &mut Layers<'_>) -> Result<NodeId, GraphError> {
+pub(crate) fn hidden(l: &mut LayerBuilder<'_>) -> Result<NodeId, GraphError> {
     let mut x = l.input("hidden")?;
     for index in 0..LAYERS {
         x = layer(l, &format!("layers.{index}"), x)?;
@@ -19,7 +19,7 @@ pub(crate) fn hidden(l: &mut Layers<'_>) -> Result<NodeId, GraphError> {
     Ok(x)
 }
 
-fn layer(l: &mut Layers<'_>, name: &str, x: NodeId) -> Result<NodeId, GraphError> {
+fn layer(l: &mut LayerBuilder<'_>, name: &str, x: NodeId) -> Result<NodeId, GraphError> {
     let names = ["query", "key", "value", "output"].map(|part| format!("{name}.{part}"));
     let found = l.attention(names.each_ref().map(String::as_str), x, x, HEADS, false)?;
     let sum = l.g.add(found, x)?;

@@ -9,7 +9,7 @@ use crate::turns::Timing;
 
 /// A running peer; it ends when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Peer {
+pub(crate) struct PeerProcess {
     child: Child,
     commands: ChildStdin,
     answers: BufReader<ChildStdout>,
@@ -17,19 +17,19 @@ pub(crate) struct Peer {
     pub(crate) ready: Value,
 }
 
-impl Peer {
+impl PeerProcess {
     /// Starts one and waits until it is ready. What it writes as errors goes to `errors`.
     ///
     /// # Errors
     /// It cannot be started, or ends before it is ready.
-    pub(crate) fn start(command: &mut Command, errors: &std::path::Path) -> Result<Peer, String> {
+    pub(crate) fn start(command: &mut Command, errors: &std::path::Path) -> Result<PeerProcess, String> {
         let file = std::fs::File::create(errors).map_err(|error| format!("{}: {error}", errors.display()))?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(file);
         let mut child = command.spawn().map_err(|error| format!("{command:?}: {error}"))?;
         let (commands, answers) = (child.stdin.take(), child.stdout.take());
         let (Some(commands), Some(answers)) = (commands, answers) else { return Err("no pipes".to_owned()) };
-        let mut peer = Peer { child, commands, answers: BufReader::new(answers), ready: Value::Null };
-        peer.ready = peer.answer().map_err(|reason| {
+        let mut peer = PeerProcess { child, commands, answers: BufReader::new(answers), ready: Value::Null };
+        peer.ready = peer.read_answer().map_err(|reason| {
             let said = std::fs::read_to_string(errors).unwrap_or_default();
             said.trim_end().lines().last().map_or(reason, str::to_owned)
         })?;
@@ -41,21 +41,21 @@ impl Peer {
     /// # Errors
     /// It does not answer.
     pub(crate) fn run(&mut self, seconds: f64) -> Result<Timing, String> {
-        self.run_way(0, seconds)
+        self.run_mode(0, seconds)
     }
 
-    /// As [`Peer::run`], of one of several ways of computing the same.
+    /// As [`PeerProcess::run`], of one of several ways of computing the same.
     ///
     /// # Errors
     /// It does not answer.
-    pub(crate) fn run_way(&mut self, way: usize, seconds: f64) -> Result<Timing, String> {
+    pub(crate) fn run_mode(&mut self, way: usize, seconds: f64) -> Result<Timing, String> {
         writeln!(self.commands, "run {seconds} {way}").map_err(|error| error.to_string())?;
-        let answer = self.answer()?;
+        let answer = self.read_answer()?;
         let number = |name: &str| answer[name].as_f64().ok_or_else(|| format!("{answer} has no {name}"));
         Ok(Timing { best: number("best")?, median: number("median")? })
     }
 
-    fn answer(&mut self) -> Result<Value, String> {
+    fn read_answer(&mut self) -> Result<Value, String> {
         let mut line = String::new();
         match self.answers.read_line(&mut line) {
             Ok(0) => Err("the peer has ended".to_owned()),
@@ -65,7 +65,7 @@ impl Peer {
     }
 }
 
-impl Drop for Peer {
+impl Drop for PeerProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -5,50 +5,50 @@
 use saggar_tensor::op::Scalar;
 use saggar_tensor::{DType, Descriptor, GraphError, NodeId, Shape, nn};
 
-use crate::layers::{Layers, hide_later};
+use crate::layers::{LayerBuilder, causal_mask};
 
 const EPSILON: f64 = 1e-5;
 /// Of the wavelengths of places.
 const BASE: f64 = 100_000.0;
 
-type Built = Result<NodeId, GraphError>;
+type DecoderResult = Result<NodeId, GraphError>;
 
 /// Cosines and sines by place and pair of elements.
-struct Turns {
+struct RotaryTable {
     cos: NodeId,
     sin: NodeId,
 }
 
 /// Shape of the result: `[b * n, words]`, of tokens `[b, n]`. One table has the words of both ends.
-pub(crate) fn logits(l: &mut Layers<'_>) -> Built {
+pub(crate) fn logits(l: &mut LayerBuilder<'_>) -> DecoderResult {
     let tokens = l.input("tokens")?;
     let table = l.parameter("words.weight")?;
     let mut x = l.g.gather(table, tokens, 0)?;
     let shape = l.g.descriptor(x).shape.clone();
-    let (heads, shared) = (l.start.number("heads"), l.start.number("shared"));
-    let turns = turns(l, shape[1], shape[2] / heads / 2)?;
-    for index in 0..l.start.count("layers") {
+    let (heads, shared) = (l.start.metadata_number("heads"), l.start.metadata_number("shared"));
+    let turns = rotary_table(l, shape[1], shape[2] / heads / 2)?;
+    for index in 0..l.start.module_count("layers") {
         x = layer(l, &format!("layers.{index}"), x, [heads, shared], &turns)?;
     }
-    let x = norm(l, "norm", x)?;
-    l.words_of(x, table)
+    let x = rms_norm(l, "norm", x)?;
+    l.vocabulary_logits(x, table)
 }
 
-fn layer(l: &mut Layers<'_>, name: &str, x: NodeId, heads: [usize; 2], turns: &Turns) -> Built {
-    let y = norm(l, &format!("{name}.norm1"), x)?;
-    let y = attended(l, name, y, heads, turns)?;
+fn layer(l: &mut LayerBuilder<'_>, name: &str, x: NodeId, heads: [usize; 2], turns: &RotaryTable) -> DecoderResult {
+    let y = rms_norm(l, &format!("{name}.norm1"), x)?;
+    let y = grouped_query_attention(l, name, y, heads, turns)?;
     let x = l.g.add(x, y)?;
-    let y = norm(l, &format!("{name}.norm2"), x)?;
-    let gate = l.product(&format!("{name}.gate"), y)?;
+    let y = rms_norm(l, &format!("{name}.norm2"), x)?;
+    let gate = l.linear_without_bias(&format!("{name}.gate"), y)?;
     let gate = nn::silu(&mut l.g, gate)?;
-    let wide = l.product(&format!("{name}.wide"), y)?;
+    let wide = l.linear_without_bias(&format!("{name}.wide"), y)?;
     let y = l.g.mul(gate, wide)?;
-    let y = l.product(&format!("{name}.narrow"), y)?;
+    let y = l.linear_without_bias(&format!("{name}.narrow"), y)?;
     l.g.add(x, y)
 }
 
 /// `x / sqrt(mean(x^2) + epsilon)` over the last axis, scaled. Source: Zhang and Sennrich, arXiv:1910.07467.
-fn norm(l: &mut Layers<'_>, name: &str, x: NodeId) -> Built {
+fn rms_norm(l: &mut LayerBuilder<'_>, name: &str, x: NodeId) -> DecoderResult {
     let scale = l.parameter(&format!("{name}.weight"))?;
     let g = &mut l.g;
     let last = g.descriptor(x).shape.rank() - 1;
@@ -62,19 +62,25 @@ fn norm(l: &mut Layers<'_>, name: &str, x: NodeId) -> Built {
 }
 
 /// What each place finds in itself and those before. Each of the `shared` keys and values serves a group of heads.
-fn attended(l: &mut Layers<'_>, name: &str, x: NodeId, [heads, shared]: [usize; 2], turns: &Turns) -> Built {
-    let q = l.product(&format!("{name}.query"), x)?;
-    let k = l.product(&format!("{name}.key"), x)?;
-    let v = l.product(&format!("{name}.value"), x)?;
+fn grouped_query_attention(
+    l: &mut LayerBuilder<'_>,
+    name: &str,
+    x: NodeId,
+    [heads, shared]: [usize; 2],
+    turns: &RotaryTable,
+) -> DecoderResult {
+    let q = l.linear_without_bias(&format!("{name}.query"), x)?;
+    let k = l.linear_without_bias(&format!("{name}.key"), x)?;
+    let v = l.linear_without_bias(&format!("{name}.value"), x)?;
     let shape = l.g.descriptor(x).shape.clone();
     let (batch, length, width) = (shape[0], shape[1], shape[2] / heads);
-    let q = l.split(q, heads)?;
-    let q = turned(l, q, turns)?;
+    let q = l.split_heads(q, heads)?;
+    let q = apply_rotary(l, q, turns)?;
     let q = l.g.reshape(q, &[batch, shared, heads / shared, length, width])?;
-    let k = l.split(k, shared)?;
-    let k = turned(l, k, turns)?;
+    let k = l.split_heads(k, shared)?;
+    let k = apply_rotary(l, k, turns)?;
     let k = l.g.reshape(k, &[batch, shared, 1, length, width])?;
-    let v = l.split(v, shared)?;
+    let v = l.split_heads(v, shared)?;
     let v = l.g.reshape(v, &[batch, shared, 1, length, width])?;
     let g = &mut l.g;
     let k = g.transpose(k, &[0, 1, 2, 4, 3])?;
@@ -82,18 +88,18 @@ fn attended(l: &mut Layers<'_>, name: &str, x: NodeId, [heads, shared]: [usize; 
     let scores = g.reshape(scores, &[batch, heads, length, length])?;
     let scale = g.scalar(DType::F32, Scalar::Float(1.0 / (width as f64).sqrt()))?;
     let scores = g.mul(scores, scale)?;
-    let scores = hide_later(g, scores)?;
+    let scores = causal_mask(g, scores)?;
     let weights = nn::softmax(g, scores, 3)?;
     let weights = g.reshape(weights, &[batch, shared, heads / shared, length, length])?;
     let found = g.matmul(weights, v)?;
     let found = g.reshape(found, &[batch, heads, length, width])?;
     let found = g.transpose(found, &[0, 2, 1, 3])?;
     let found = g.reshape(found, &shape)?;
-    l.product(&format!("{name}.output"), found)
+    l.linear_without_bias(&format!("{name}.output"), found)
 }
 
 /// Each pair of an element of the first half and one of the second, turned by its place's angle. Shape: `[b, h, n, d]`.
-fn turned(l: &mut Layers<'_>, x: NodeId, turns: &Turns) -> Built {
+fn apply_rotary(l: &mut LayerBuilder<'_>, x: NodeId, turns: &RotaryTable) -> DecoderResult {
     let g = &mut l.g;
     let half = g.descriptor(x).shape[3] / 2;
     let (a, b) = (g.narrow(x, 3, 0, half)?, g.narrow(x, 3, half, half)?);
@@ -104,11 +110,11 @@ fn turned(l: &mut Layers<'_>, x: NodeId, turns: &Turns) -> Built {
     g.concat(&[first, second], 3)
 }
 
-fn turns(l: &mut Layers<'_>, length: usize, half: usize) -> Result<Turns, GraphError> {
+fn rotary_table(l: &mut LayerBuilder<'_>, length: usize, half: usize) -> Result<RotaryTable, GraphError> {
     let angle = |at: usize| (at / half) as f64 * BASE.powf(-((at % half) as f64) / half as f64);
     let mut table = |of: fn(f64) -> f64| {
         let bytes: Vec<u8> = (0..length * half).flat_map(|at| (of(angle(at)) as f32).to_le_bytes()).collect();
         l.g.constant(Descriptor::new(DType::F32, Shape::new([length, half])?), bytes)
     };
-    Ok(Turns { cos: table(f64::cos)?, sin: table(f64::sin)? })
+    Ok(RotaryTable { cos: table(f64::cos)?, sin: table(f64::sin)? })
 }

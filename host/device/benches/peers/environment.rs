@@ -12,26 +12,26 @@ const DESCRIBE: &str = "import torch; cuda = torch.cuda.is_available(); print('P
 
 /// A Python that has what peers need, as far as it could be had.
 #[derive(Debug)]
-pub(crate) struct Environment {
+pub(crate) struct PythonEnvironment {
     python: PathBuf,
     /// Where the peers' programs are.
     sources: PathBuf,
 }
 
-impl Environment {
+impl PythonEnvironment {
     /// The Python that was given.
-    pub(crate) fn of(python: &Path, sources: &Path) -> Environment {
-        Environment { python: python.to_owned(), sources: sources.to_owned() }
+    pub(crate) fn from_python(python: &Path, sources: &Path) -> PythonEnvironment {
+        PythonEnvironment { python: python.to_owned(), sources: sources.to_owned() }
     }
 
     /// The machine's own Python, if its PyTorch computes with CUDA.
-    pub(crate) fn with_cuda(sources: &Path) -> Option<Environment> {
-        let found = Environment::of(Path::new("python3"), sources);
-        found.torch().contains("with CUDA").then_some(found)
+    pub(crate) fn with_cuda(sources: &Path) -> Option<PythonEnvironment> {
+        let found = PythonEnvironment::from_python(Path::new("python3"), sources);
+        found.torch_description().contains("with CUDA").then_some(found)
     }
 
     /// The PyTorch that it has, in words.
-    pub(crate) fn torch(&self) -> String {
+    pub(crate) fn torch_description(&self) -> String {
         let output = Command::new(&self.python).args(["-c", DESCRIBE]).output();
         let text = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default();
         if text.is_empty() { "no PyTorch".to_owned() } else { text }
@@ -41,25 +41,25 @@ impl Environment {
     ///
     /// # Errors
     /// There is no Python that makes one.
-    pub(crate) fn open(folder: &Path, sources: &Path) -> Result<Environment, String> {
+    pub(crate) fn open(folder: &Path, sources: &Path) -> Result<PythonEnvironment, String> {
         let (dir, wanted) = (folder.join("environment"), sources.join("requirements.txt"));
         let (python, made_of) = (dir.join("bin/python"), dir.join("requirements.txt"));
         if std::fs::read(&made_of).ok() == std::fs::read(&wanted).ok() {
-            return Ok(Environment::of(&python, sources));
+            return Ok(PythonEnvironment::from_python(&python, sources));
         }
         println!("making {} from {}", dir.display(), wanted.display());
         let _ = std::fs::remove_dir_all(&dir);
-        succeed(Command::new("python3").args(["-m", "venv"]).arg(&dir))?;
-        match succeed(pip(&python).arg("--requirement").arg(&wanted)) {
+        run_to_success(Command::new("python3").args(["-m", "venv"]).arg(&dir))?;
+        match run_to_success(pip(&python).arg("--requirement").arg(&wanted)) {
             // Only now: what is not complete is tried again the next time.
             Ok(()) => drop(std::fs::copy(&wanted, &made_of).map_err(|error| error.to_string())?),
             Err(_) => install_each(&python, &wanted)?,
         }
-        Ok(Environment::of(&python, sources))
+        Ok(PythonEnvironment::from_python(&python, sources))
     }
 
     /// A program of ours in the environment, with as many threads as its libraries may take.
-    pub(crate) fn program(&self, name: &str, threads: usize) -> Command {
+    pub(crate) fn python_command(&self, name: &str, threads: usize) -> Command {
         let mut command = Command::new(&self.python);
         command.arg(self.sources.join(name)).env("PYTHONDONTWRITEBYTECODE", "1");
         command.env("OMP_NUM_THREADS", threads.to_string()).env("MKL_NUM_THREADS", threads.to_string());
@@ -82,7 +82,7 @@ impl Environment {
 fn install_each(python: &Path, requirements: &Path) -> Result<(), String> {
     let text = std::fs::read_to_string(requirements).map_err(|error| error.to_string())?;
     for package in text.lines().filter(|line| !line.starts_with('#')) {
-        if let Err(reason) = succeed(pip(python).arg(package)) {
+        if let Err(reason) = run_to_success(pip(python).arg(package)) {
             println!("{package} cannot be installed: {reason}");
         }
     }
@@ -99,7 +99,7 @@ fn pip(python: &Path) -> Command {
 ///
 /// # Errors
 /// The last line of what it says, where it fails.
-pub(crate) fn succeed(command: &mut Command) -> Result<(), String> {
+pub(crate) fn run_to_success(command: &mut Command) -> Result<(), String> {
     let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
     if output.status.success() {
         return Ok(());

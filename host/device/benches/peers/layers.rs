@@ -3,76 +3,76 @@
 use saggar_tensor::op::{Conv2d, Scalar};
 use saggar_tensor::{DType, Descriptor, GraphBuilder, GraphError, NodeId, nn};
 
-use crate::tensors::Tensors;
+use crate::tensors::SafetensorsFile;
 
-type Built = Result<NodeId, GraphError>;
+type LayerResult = Result<NodeId, GraphError>;
 
 /// A network that is being built.
-pub(crate) struct Layers<'a> {
+pub(crate) struct LayerBuilder<'a> {
     pub(crate) g: GraphBuilder,
-    pub(crate) start: &'a Tensors,
+    pub(crate) start: &'a SafetensorsFile,
     /// Whether it is built to be trained.
     pub(crate) training: bool,
     /// Parameters so far, with their names.
     pub(crate) parameters: Vec<(String, NodeId)>,
 }
 
-impl<'a> Layers<'a> {
-    pub(crate) fn new(start: &'a Tensors) -> Layers<'a> {
-        Layers { g: GraphBuilder::new(), start, training: false, parameters: Vec::new() }
+impl<'a> LayerBuilder<'a> {
+    pub(crate) fn new(start: &'a SafetensorsFile) -> LayerBuilder<'a> {
+        LayerBuilder { g: GraphBuilder::new(), start, training: false, parameters: Vec::new() }
     }
 
     fn descriptor(&self, name: &str) -> Descriptor {
         self.start.descriptor(name).unwrap_or_else(|| panic!("export.py writes {name}")).clone()
     }
 
-    pub(crate) fn input(&mut self, name: &str) -> Built {
+    pub(crate) fn input(&mut self, name: &str) -> LayerResult {
         self.g.input(name, self.descriptor(name))
     }
 
-    pub(crate) fn parameter(&mut self, name: &str) -> Built {
+    pub(crate) fn parameter(&mut self, name: &str) -> LayerResult {
         let node = self.g.variable(name, self.descriptor(name))?;
         self.parameters.push((name.to_owned(), node));
         Ok(node)
     }
 
     /// A variable as large as a parameter, of which it is an optimiser's state; zeros at first.
-    pub(crate) fn state(&mut self, name: &str, parameter: NodeId, kind: &str) -> Built {
+    pub(crate) fn state(&mut self, name: &str, parameter: NodeId, kind: &str) -> LayerResult {
         let descriptor = self.g.descriptor(parameter).clone();
         self.g.variable(&format!("{name}.{kind}"), descriptor)
     }
 
     /// A variable of the file that is no parameter.
-    pub(crate) fn statistic(&mut self, name: &str) -> Built {
+    pub(crate) fn statistic(&mut self, name: &str) -> LayerResult {
         self.g.variable(name, self.descriptor(name))
     }
 
-    pub(crate) fn relu(&mut self, x: NodeId) -> Built {
+    pub(crate) fn relu(&mut self, x: NodeId) -> LayerResult {
         nn::relu(&mut self.g, x)
     }
 
     /// `x w + b`.
-    pub(crate) fn linear(&mut self, name: &str, x: NodeId) -> Built {
+    pub(crate) fn linear(&mut self, name: &str, x: NodeId) -> LayerResult {
         let weight = self.parameter(&format!("{name}.weight"))?;
         let bias = self.parameter(&format!("{name}.bias"))?;
         nn::linear(&mut self.g, x, weight, Some(bias))
     }
 
     /// `x w`.
-    pub(crate) fn product(&mut self, name: &str, x: NodeId) -> Built {
+    pub(crate) fn linear_without_bias(&mut self, name: &str, x: NodeId) -> LayerResult {
         let weight = self.parameter(&format!("{name}.weight"))?;
         self.g.matmul(x, weight)
     }
 
     /// What speaks for each word of a table at each place. Shape: `[b, n, d]`, table `[words, d]` -> `[b * n, words]`.
-    pub(crate) fn words_of(&mut self, x: NodeId, table: NodeId) -> Built {
+    pub(crate) fn vocabulary_logits(&mut self, x: NodeId, table: NodeId) -> LayerResult {
         let shape = self.g.descriptor(x).shape.clone();
         let x = self.g.reshape(x, &[shape[0] * shape[1], shape[2]])?;
         nn::gemm(&mut self.g, x, table, None, nn::GemmOptions { transpose_b: true, ..Default::default() })
     }
 
     /// A convolution with a bias.
-    pub(crate) fn conv(&mut self, name: &str, x: NodeId, padding: usize, stride: usize) -> Built {
+    pub(crate) fn conv(&mut self, name: &str, x: NodeId, padding: usize, stride: usize) -> LayerResult {
         let filter = self.parameter(&format!("{name}.weight"))?;
         let bias = self.parameter(&format!("{name}.bias"))?;
         let conv = Conv2d { padding: [padding; 4], strides: [stride; 2], dilations: [1; 2], groups: 1 };
@@ -80,13 +80,13 @@ impl<'a> Layers<'a> {
     }
 
     /// The largest of each square window.
-    pub(crate) fn max_pool(&mut self, x: NodeId, window: usize, padding: usize) -> Built {
+    pub(crate) fn max_pool(&mut self, x: NodeId, window: usize, padding: usize) -> LayerResult {
         let (window, padding) = (Some([window; 2]), [padding; 4]);
         nn::max_pool2d(&mut self.g, x, nn::Pool2dOptions { window, padding, strides: [2; 2], ..Default::default() })
     }
 
     /// Normalisation over the last axis.
-    pub(crate) fn norm(&mut self, name: &str, x: NodeId, epsilon: f64) -> Built {
+    pub(crate) fn norm(&mut self, name: &str, x: NodeId, epsilon: f64) -> LayerResult {
         let scale = self.parameter(&format!("{name}.weight"))?;
         let bias = self.parameter(&format!("{name}.bias"))?;
         let last = self.g.descriptor(x).shape.rank() - 1;
@@ -103,11 +103,11 @@ impl<'a> Layers<'a> {
         memory: NodeId,
         heads: usize,
         causal: bool,
-    ) -> Built {
+    ) -> LayerResult {
         let q = self.linear(names[0], x)?;
         let k = self.linear(names[1], memory)?;
         let v = self.linear(names[2], memory)?;
-        let (q, k, v) = (self.split(q, heads)?, self.split(k, heads)?, self.split(v, heads)?);
+        let (q, k, v) = (self.split_heads(q, heads)?, self.split_heads(k, heads)?, self.split_heads(v, heads)?);
         let g = &mut self.g;
         let k = g.transpose(k, &[0, 1, 3, 2])?;
         let scores = g.matmul(q, k)?;
@@ -115,7 +115,7 @@ impl<'a> Layers<'a> {
         let scale = g.scalar(DType::F32, Scalar::Float(1.0 / (width as f64).sqrt()))?;
         let mut scores = g.mul(scores, scale)?;
         if causal {
-            scores = hide_later(g, scores)?;
+            scores = causal_mask(g, scores)?;
         }
         let weights = nn::softmax(g, scores, 3)?;
         let found = g.matmul(weights, v)?;
@@ -126,7 +126,7 @@ impl<'a> Layers<'a> {
     }
 
     /// Shape: `[b, n, d]` -> `[b, heads, n, d / heads]`.
-    pub(crate) fn split(&mut self, x: NodeId, heads: usize) -> Built {
+    pub(crate) fn split_heads(&mut self, x: NodeId, heads: usize) -> LayerResult {
         let shape = self.g.descriptor(x).shape.clone();
         let x = self.g.reshape(x, &[shape[0], shape[1], heads, shape[2] / heads])?;
         self.g.transpose(x, &[0, 2, 1, 3])
@@ -134,7 +134,7 @@ impl<'a> Layers<'a> {
 }
 
 /// Scores `[b, h, n, m]` that do not count where the key comes after the query.
-pub(crate) fn hide_later(g: &mut GraphBuilder, scores: NodeId) -> Built {
+pub(crate) fn causal_mask(g: &mut GraphBuilder, scores: NodeId) -> LayerResult {
     let places = Descriptor::new(DType::I32, g.descriptor(scores).shape.clone());
     let (query, key) = (g.iota(places.clone(), 2)?, g.iota(places, 3)?);
     let later = g.greater(key, query)?;

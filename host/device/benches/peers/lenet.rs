@@ -2,10 +2,10 @@
 
 use saggar_tensor::{GraphError, NodeId};
 
-use crate::layers::Layers;
+use crate::layers::LayerBuilder;
 
 /// Shape of the result: `[b, 10]`.
-pub(crate) fn logits(l: &mut Layers<'_>) -> Result<NodeId, GraphError> {
+pub(crate) fn logits(l: &mut LayerBuilder<'_>) -> Result<NodeId, GraphError> {
     let image = l.input("image")?;
     let x = l.conv("conv1", image, 0, 1)?;
     let x = l.max_pool(x, 2, 0)?;

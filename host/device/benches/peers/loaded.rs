@@ -3,37 +3,41 @@
 use std::sync::Arc;
 
 use saggar_compile::compile;
-use saggar_compile::cost::cost;
-use saggar_device::{Backend, Buffer, DeviceError, Executable, Meter};
-use saggar_tensor::{Port, VerifiedGraph};
+use saggar_compile::cost::kernel_cost;
+use saggar_device::{Backend, DeviceBuffer, DeviceError, Executable, Meter};
+use saggar_tensor::{GraphPort, VerifiedGraph};
 
-use crate::turns::{Contender, measure, measure_stretches};
+use crate::turns::{BenchContender, measure_batched_runs, measure_runs};
 
 /// The bytes that a tensor of this name begins with, if any.
-pub(crate) type Start<'a> = &'a dyn Fn(&str) -> Result<Option<Vec<u8>>, String>;
+pub(crate) type InitialBytes<'a> = &'a dyn Fn(&str) -> Result<Option<Vec<u8>>, String>;
 
 /// Runs whose kernels are timed.
-const PROFILED: usize = 15;
+const PROFILED_RUNS: usize = 15;
 
 /// A program with its tensors.
-pub(crate) struct Loaded {
+pub(crate) struct BenchProgram {
     backend: Arc<dyn Backend>,
     executable: Arc<dyn Executable>,
-    inputs: Vec<Buffer>,
-    variables: Vec<Buffer>,
+    inputs: Vec<DeviceBuffer>,
+    variables: Vec<DeviceBuffer>,
     /// Counts what the device does for it.
     pub(crate) meter: Meter,
 }
 
-impl Loaded {
+impl BenchProgram {
     /// Inputs and variables have the bytes that `start` gives for their names; where it gives none, zeros.
     ///
     /// # Errors
     /// It does not compile or does not load; or `start`'s.
-    pub(crate) fn new(backend: &Arc<dyn Backend>, graph: &VerifiedGraph, start: Start<'_>) -> Result<Loaded, String> {
+    pub(crate) fn new(
+        backend: &Arc<dyn Backend>,
+        graph: &VerifiedGraph,
+        start: InitialBytes<'_>,
+    ) -> Result<BenchProgram, String> {
         let meter = Meter::unlimited();
         let program = compile(graph, &backend.target()).map_err(|error| error.to_string())?;
-        let buffer = |port: &Port| -> Result<Buffer, String> {
+        let buffer = |port: &GraphPort| -> Result<DeviceBuffer, String> {
             let buffer = backend.allocate(&port.descriptor, &meter).map_err(|error| error.to_string())?;
             if let Some(bytes) = start(&port.name)? {
                 backend.write(&buffer, &bytes).map_err(|error| error.to_string())?;
@@ -43,11 +47,11 @@ impl Loaded {
         let inputs = program.inputs.iter().map(buffer).collect::<Result<_, _>>()?;
         let variables = program.variables.iter().map(buffer).collect::<Result<_, _>>()?;
         let executable = backend.load(Arc::new(program), &meter).map_err(|error| error.to_string())?;
-        Ok(Loaded { backend: Arc::clone(backend), executable, inputs, variables, meter })
+        Ok(BenchProgram { backend: Arc::clone(backend), executable, inputs, variables, meter })
     }
 
     /// Runs it once, for its outputs.
-    pub(crate) fn run(&self) -> Result<Vec<Buffer>, DeviceError> {
+    pub(crate) fn run(&self) -> Result<Vec<DeviceBuffer>, DeviceError> {
         self.executable.dispatch(&self.inputs, &self.variables)
     }
 
@@ -55,20 +59,20 @@ impl Loaded {
     ///
     /// # Errors
     /// The device's.
-    pub(crate) fn result(&self) -> Result<Vec<f32>, String> {
+    pub(crate) fn first_output(&self) -> Result<Vec<f32>, String> {
         let outputs = self.run().map_err(|error| error.to_string())?;
         let bytes = self.backend.read(&outputs[0]).map_err(|error| error.to_string())?;
-        crate::tensors::numbers(outputs[0].descriptor(), &bytes)
+        crate::tensors::to_floats(outputs[0].descriptor(), &bytes)
     }
 
     /// Says what each kernel takes in the fastest of several runs: what disturbs it only makes it slower.
     ///
     /// # Errors
     /// The device's.
-    pub(crate) fn tell_kernels(&self) -> Result<(), String> {
+    pub(crate) fn print_kernel_times(&self) -> Result<(), String> {
         let program = self.executable.program();
         let mut times = vec![Vec::new(); program.kernels.len()];
-        for _ in 0..PROFILED {
+        for _ in 0..PROFILED_RUNS {
             let (_, took) =
                 self.executable.profile(&self.inputs, &self.variables).map_err(|error| error.to_string())?;
             let took = took.ok_or("the device does not tell what kernels take")?;
@@ -77,7 +81,7 @@ impl Loaded {
         let text = program.to_string();
         let titles = text.lines().filter(|line| !line.starts_with(' ') && !line.starts_with("slab"));
         for ((kernel, times), title) in program.kernels.iter().zip(&times).zip(titles) {
-            let (seconds, cost) = (times.iter().copied().fold(f64::INFINITY, f64::min), cost(program, kernel));
+            let (seconds, cost) = (times.iter().copied().fold(f64::INFINITY, f64::min), kernel_cost(program, kernel));
             let speeds = [cost.operations, cost.bytes].map(|amount| amount as f64 / seconds / 1e9);
             println!("{:>9.1} us {:>7.1} GFLOP/s {:>6.1} GB/s {}", seconds * 1e6, speeds[0], speeds[1], title);
         }
@@ -92,16 +96,16 @@ impl Loaded {
         self.backend.synchronize().map_err(|error| error.to_string())
     }
 
-    /// As [`Loaded::contender`], for a device that runs return before: see [`measure_stretches`].
-    pub(crate) fn submitter(&self, each: bool) -> Contender<'_> {
+    /// As [`BenchProgram::contender`], for a device that runs return before: see [`measure_batched_runs`].
+    pub(crate) fn submitting_contender(&self, each: bool) -> BenchContender<'_> {
         let run = || self.run().map(drop).map_err(|error| error.to_string());
-        let turn = move |seconds| measure_stretches(seconds, each, run, || self.wait());
-        Contender { name: "saggar".to_owned(), turn: Box::new(turn) }
+        let turn = move |seconds| measure_batched_runs(seconds, each, run, || self.wait());
+        BenchContender { name: "saggar".to_owned(), turn: Box::new(turn) }
     }
 
     /// As one of those who take turns.
-    pub(crate) fn contender(&self) -> Contender<'_> {
+    pub(crate) fn contender(&self) -> BenchContender<'_> {
         let run = || self.run().map(drop).map_err(|error| error.to_string());
-        Contender { name: "saggar".to_owned(), turn: Box::new(move |seconds| measure(seconds, run)) }
+        BenchContender { name: "saggar".to_owned(), turn: Box::new(move |seconds| measure_runs(seconds, run)) }
     }
 }

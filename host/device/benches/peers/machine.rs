@@ -4,22 +4,22 @@ use std::process::Command;
 
 use saggar_device::{DeviceInfo, gpu};
 
-use crate::environment::Environment;
-use crate::stage::Stage;
+use crate::environment::PythonEnvironment;
+use crate::stage::BenchContext;
 
 /// The lines above the table.
-pub(crate) fn describe(stage: &Stage) -> String {
+pub(crate) fn describe(stage: &BenchContext) -> String {
     let info = stage.backend.info();
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    let on = stage.device.as_ref().map_or_else(String::new, |_| adapter(stage));
+    let on = stage.device.as_ref().map_or_else(String::new, |_| adapter_description(stage));
     format!(
         "- machine: {}, {cores} cores, {}\n- threads: {}\n- date: {}\n- turns: {} rounds of {} s each; \
          load average before: {}{on}",
         info.adapter,
         info.driver,
         stage.threads,
-        said("date", &["-u", "+%Y-%m-%d %H:%M UTC"]),
+        first_line_of_command("date", &["-u", "+%Y-%m-%d %H:%M UTC"]),
         stage.rounds,
         stage.seconds,
         load.split(' ').next().unwrap_or("?"),
@@ -27,7 +27,7 @@ pub(crate) fn describe(stage: &Stage) -> String {
 }
 
 /// A line for each adapter that there is.
-pub(crate) fn adapters() -> Vec<String> {
+pub(crate) fn adapter_lines() -> Vec<String> {
     let line = |info: DeviceInfo| {
         let kind = if info.software { "software" } else { "hardware" };
         format!("{} {kind}: {}, {}", info.name, info.adapter, info.driver)
@@ -36,9 +36,9 @@ pub(crate) fn adapters() -> Vec<String> {
 }
 
 /// What else is said above an adapter's table.
-fn adapter(stage: &Stage) -> String {
+fn adapter_description(stage: &BenchContext) -> String {
     let info = stage.backend.info();
-    let torch = stage.environment().map_or_else(|reason| reason, Environment::torch);
+    let torch = stage.environment().map_or_else(|reason| reason, PythonEnvironment::torch_description);
     let mut lines = format!("\n- device: {}\n- peer: {torch}", info.name);
     if info.software {
         lines.push_str("\n- the adapter is software: these figures say nothing of speed");
@@ -50,7 +50,7 @@ fn adapter(stage: &Stage) -> String {
 }
 
 /// The first line that a command says.
-fn said(command: &str, arguments: &[&str]) -> String {
+fn first_line_of_command(command: &str, arguments: &[&str]) -> String {
     let Ok(output) = Command::new(command).args(arguments).output() else { return "?".to_owned() };
     String::from_utf8_lossy(&output.stdout).lines().next().unwrap_or("?").to_owned()
 }

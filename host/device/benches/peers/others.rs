@@ -5,7 +5,7 @@ pub(crate) const OTHERS_MAX: f64 = 0.05;
 
 /// Processor time so far, in the kernel's ticks.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Watch {
+pub(crate) struct CpuUsage {
     /// Of all cores, idle or not.
     total: f64,
     /// In which they worked, or were taken away by whoever owns the machine.
@@ -14,28 +14,28 @@ pub(crate) struct Watch {
     own: f64,
 }
 
-impl Watch {
+impl CpuUsage {
     /// Now.
-    pub(crate) fn begin() -> Watch {
+    pub(crate) fn now() -> CpuUsage {
         let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
         let line = text.lines().next().unwrap_or_default();
         // user, nice, system, idle, iowait, irq, softirq, steal; guests' time is in the first two.
         let ticks: Vec<f64> = line.split_whitespace().skip(1).take(8).filter_map(|word| word.parse().ok()).collect();
         let total: f64 = ticks.iter().sum();
         let idle: f64 = ticks.iter().skip(3).take(2).sum();
-        Watch { total, busy: total - idle, own: own() }
+        CpuUsage { total, busy: total - idle, own: own_ticks() }
     }
 
     /// The share of the cores that others took since.
-    pub(crate) fn others(self) -> f64 {
-        let now = Watch::begin();
+    pub(crate) fn others_since(self) -> f64 {
+        let now = CpuUsage::now();
         let others = (now.busy - self.busy) - (now.own - self.own);
         (others / (now.total - self.total).max(1.0)).max(0.0)
     }
 }
 
 /// Ticks of this process and its children.
-fn own() -> f64 {
+fn own_ticks() -> f64 {
     let me = std::process::id().to_string();
     let Ok(entries) = std::fs::read_dir("/proc") else { return 0.0 };
     let mut sum = 0.0;

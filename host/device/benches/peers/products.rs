@@ -2,25 +2,25 @@
 
 use saggar_tensor::{DType, Descriptor, GraphBuilder, GraphError, Shape, VerifiedGraph, verify};
 
-use crate::gemm::Product;
-use crate::loaded::Loaded;
-use crate::stage::Stage;
-use crate::table::{Figure, Goal, Row};
-use crate::tensors::agree;
-use crate::turns::{Contender, measure as time, take};
+use crate::gemm::GemmProduct;
+use crate::loaded::BenchProgram;
+use crate::stage::BenchContext;
+use crate::table::{ComparisonRow, FigureUnit, PerformanceGoal};
+use crate::tensors::check_close;
+use crate::turns::{BenchContender, measure_runs as time, take_turns};
 
-const GOAL: Goal = Goal::SpeedAtLeast(0.95);
+const GOAL: PerformanceGoal = PerformanceGoal::SpeedAtLeast(0.95);
 const TOLERANCE: f32 = 1e-4;
 
 /// # Errors
 /// Why there is no figure.
-pub(crate) fn measure(stage: &Stage, n: usize) -> Result<Vec<Row>, String> {
+pub(crate) fn measure(stage: &BenchContext, n: usize) -> Result<Vec<ComparisonRow>, String> {
     let (a, b) = (numbers(n * n, 1), numbers(n * n, 2));
     let graph = graph(n).map_err(|error| error.to_string())?;
-    let ours = Loaded::new(&stage.backend, &graph, &|name| Ok(Some(bytes(if name == "a" { &a } else { &b }))))?;
-    let mut theirs = Product::new(stage.threads, n, a, b)?;
+    let ours = BenchProgram::new(&stage.backend, &graph, &|name| Ok(Some(bytes(if name == "a" { &a } else { &b }))))?;
+    let mut theirs = GemmProduct::new(stage.threads, n, a, b)?;
     theirs.run();
-    agree(&ours.result()?, &theirs.c, TOLERANCE)?;
+    check_close(&ours.first_output()?, &theirs.c, TOLERANCE)?;
     let turn = |seconds| {
         time(seconds, || {
             theirs.run();
@@ -28,11 +28,13 @@ pub(crate) fn measure(stage: &Stage, n: usize) -> Result<Vec<Row>, String> {
         })
     };
     let name = "gemm".to_owned();
-    let mut contenders = [ours.contender(), Contender { name, turn: Box::new(turn) }];
-    let result = take(&mut contenders, stage)?;
-    let figure = Figure::PerSecond { amount: 2.0 * (n as f64).powi(3) / 1e9, unit: "GFLOP/s" };
+    let mut contenders = [ours.contender(), BenchContender { name, turn: Box::new(turn) }];
+    let result = take_turns(&mut contenders, stage)?;
+    let figure = FigureUnit::PerSecond { amount: 2.0 * (n as f64).powi(3) / 1e9, unit: "GFLOP/s" };
     let [ours, theirs] = [result.timings[0], result.timings[1]];
-    Ok(vec![Row::new(figure, ours, &format!("gemm {}", version()), theirs, GOAL).among(result.others)])
+    Ok(vec![
+        ComparisonRow::new(figure, ours, &format!("gemm {}", version()), theirs, GOAL).with_other_load(result.others),
+    ])
 }
 
 /// The crate's version: the one that the workspace's lock has, which is the one that the device is built with.

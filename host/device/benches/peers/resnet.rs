@@ -4,13 +4,13 @@
 
 use saggar_tensor::{GraphError, NodeId, nn};
 
-use crate::layers::Layers;
+use crate::layers::LayerBuilder;
 
 /// Strides of the eight blocks; where one is not 1, the shortcut is a convolution.
 const STRIDES: [usize; 8] = [1, 1, 2, 1, 2, 1, 2, 1];
 
 /// Shape of the result: `[b, 1000]`.
-pub(crate) fn logits(l: &mut Layers<'_>) -> Result<NodeId, GraphError> {
+pub(crate) fn logits(l: &mut LayerBuilder<'_>) -> Result<NodeId, GraphError> {
     let image = l.input("image")?;
     let x = l.conv("conv1", image, 3, 2)?;
     let x = l.relu(x)?;
@@ -24,7 +24,7 @@ pub(crate) fn logits(l: &mut Layers<'_>) -> Result<NodeId, GraphError> {
     l.linear("fc", x)
 }
 
-fn block(l: &mut Layers<'_>, name: &str, x: NodeId, stride: usize) -> Result<NodeId, GraphError> {
+fn block(l: &mut LayerBuilder<'_>, name: &str, x: NodeId, stride: usize) -> Result<NodeId, GraphError> {
     let y = l.conv(&format!("{name}.conv1"), x, 1, stride)?;
     let y = l.relu(y)?;
     let y = l.conv(&format!("{name}.conv2"), y, 1, 1)?;

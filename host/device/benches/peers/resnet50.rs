@@ -6,22 +6,22 @@
 use saggar_tensor::op::{Conv2d, Scalar};
 use saggar_tensor::{DType, GraphBuilder, GraphError, NodeId, nn};
 
-use crate::layers::Layers;
+use crate::layers::LayerBuilder;
 
 const EPSILON: f64 = 1e-5;
 /// What the batch's statistics weigh in the running ones.
 const MOMENTUM: f64 = 0.1;
 
-type Built = Result<NodeId, GraphError>;
+type ResNetResult = Result<NodeId, GraphError>;
 
 /// Shape of the result: `[b, classes]`.
-pub(crate) fn logits(l: &mut Layers<'_>) -> Built {
+pub(crate) fn logits(l: &mut LayerBuilder<'_>) -> ResNetResult {
     let image = l.input("image")?;
     let x = conv(l, "conv1", image, 3, 2)?;
     let x = norm(l, "norm1", x)?;
     let x = l.relu(x)?;
     let mut x = l.max_pool(x, 3, 1)?;
-    for index in 0..l.start.count("blocks") {
+    for index in 0..l.start.module_count("blocks") {
         let name = format!("blocks.{index}");
         let is_first = l.start.descriptor(&format!("{name}.shortcut.weight")).is_some();
         let stride = if is_first && index > 0 { 2 } else { 1 };
@@ -33,7 +33,7 @@ pub(crate) fn logits(l: &mut Layers<'_>) -> Built {
     l.linear("fc", x)
 }
 
-fn block(l: &mut Layers<'_>, name: &str, x: NodeId, is_first: bool, stride: usize) -> Built {
+fn block(l: &mut LayerBuilder<'_>, name: &str, x: NodeId, is_first: bool, stride: usize) -> ResNetResult {
     let mut y = x;
     for (number, [padding, stride]) in (1..).zip([[0, 1], [1, stride], [0, 1]]) {
         y = conv(l, &format!("{name}.conv{number}"), y, padding, stride)?;
@@ -51,22 +51,22 @@ fn block(l: &mut Layers<'_>, name: &str, x: NodeId, is_first: bool, stride: usiz
     l.relu(sum)
 }
 
-fn conv(l: &mut Layers<'_>, name: &str, x: NodeId, padding: usize, stride: usize) -> Built {
+fn conv(l: &mut LayerBuilder<'_>, name: &str, x: NodeId, padding: usize, stride: usize) -> ResNetResult {
     let filter = l.parameter(&format!("{name}.weight"))?;
     let conv = Conv2d { padding: [padding; 4], strides: [stride; 2], dilations: [1; 2], groups: 1 };
     nn::conv2d(&mut l.g, x, filter, None, nn::Conv2dOptions { conv, ..Default::default() })
 }
 
-fn norm(l: &mut Layers<'_>, name: &str, x: NodeId) -> Built {
+fn norm(l: &mut LayerBuilder<'_>, name: &str, x: NodeId) -> ResNetResult {
     let scale = l.parameter(&format!("{name}.weight"))?;
     let bias = l.parameter(&format!("{name}.bias"))?;
     let running = [l.statistic(&format!("{name}.running_mean"))?, l.statistic(&format!("{name}.running_var"))?];
-    let statistics = if l.training { of_batch(&mut l.g, x, running)? } else { running };
+    let statistics = if l.training { batch_statistics(&mut l.g, x, running)? } else { running };
     nn::batch_normalization(&mut l.g, x, statistics, Some(scale), Some(bias), 1, EPSILON)
 }
 
 /// Mean and variance of each channel; the running ones go a little nearer to them, to the variance without bias.
-fn of_batch(g: &mut GraphBuilder, x: NodeId, running: [NodeId; 2]) -> Result<[NodeId; 2], GraphError> {
+fn batch_statistics(g: &mut GraphBuilder, x: NodeId, running: [NodeId; 2]) -> Result<[NodeId; 2], GraphError> {
     let shape = g.descriptor(x).shape.clone();
     let count = (shape[0] * shape[2] * shape[3]) as f64;
     let wide = nn::reduce_mean(g, x, &[0, 2, 3], true)?;
@@ -74,16 +74,16 @@ fn of_batch(g: &mut GraphBuilder, x: NodeId, running: [NodeId; 2]) -> Result<[No
     let squares = g.mul(centred, centred)?;
     let variance = nn::reduce_mean(g, squares, &[0, 2, 3], false)?;
     let mean = g.reshape(wide, &[shape[1]])?;
-    let unbiased = scaled(g, variance, count / (count - 1.0))?;
+    let unbiased = scale_by(g, variance, count / (count - 1.0))?;
     for (running, found) in running.into_iter().zip([mean, unbiased]) {
-        let (kept, found) = (scaled(g, running, 1.0 - MOMENTUM)?, scaled(g, found, MOMENTUM)?);
+        let (kept, found) = (scale_by(g, running, 1.0 - MOMENTUM)?, scale_by(g, found, MOMENTUM)?);
         let next = g.add(kept, found)?;
         g.assign_to(running, next)?;
     }
     Ok([mean, variance])
 }
 
-fn scaled(g: &mut GraphBuilder, x: NodeId, by: f64) -> Built {
+fn scale_by(g: &mut GraphBuilder, x: NodeId, by: f64) -> ResNetResult {
     let factor = g.scalar(DType::F32, Scalar::Float(by))?;
     g.mul(x, factor)
 }

@@ -4,20 +4,20 @@
 
 use saggar_tensor::{GraphError, NodeId};
 
-use crate::layers::Layers;
+use crate::layers::LayerBuilder;
 
 const LAYERS: usize = 2;
 const HEADS: usize = 4;
 const EPSILON: f64 = 1e-5;
 
 /// Shape of the result: `[b * n, words]`.
-pub(crate) fn logits(l: &mut Layers<'_>) -> Result<NodeId, GraphError> {
+pub(crate) fn logits(l: &mut LayerBuilder<'_>) -> Result<NodeId, GraphError> {
     let places = l.parameter("places")?;
-    let mut memory = embedded(l, "source", places)?;
+    let mut memory = embed(l, "source", places)?;
     for index in 0..LAYERS {
         memory = layer(l, &format!("encoder.{index}"), HEADS, memory, None)?;
     }
-    let mut x = embedded(l, "target", places)?;
+    let mut x = embed(l, "target", places)?;
     for index in 0..LAYERS {
         x = layer(l, &format!("decoder.{index}"), HEADS, x, Some(memory))?;
     }
@@ -27,7 +27,7 @@ pub(crate) fn logits(l: &mut Layers<'_>) -> Result<NodeId, GraphError> {
 }
 
 /// Shape: words `[b, n]` -> `[b, n, d]`.
-fn embedded(l: &mut Layers<'_>, name: &str, places: NodeId) -> Result<NodeId, GraphError> {
+fn embed(l: &mut LayerBuilder<'_>, name: &str, places: NodeId) -> Result<NodeId, GraphError> {
     let words = l.input(name)?;
     let table = l.parameter(&format!("{name}.weight"))?;
     let x = l.g.gather(table, words, 0)?;
@@ -36,15 +36,15 @@ fn embedded(l: &mut Layers<'_>, name: &str, places: NodeId) -> Result<NodeId, Gr
 
 /// With a `memory` it is the decoder's: a place sees those before it, and the memory.
 pub(crate) fn layer(
-    l: &mut Layers<'_>,
+    l: &mut LayerBuilder<'_>,
     name: &str,
     heads: usize,
     x: NodeId,
     memory: Option<NodeId>,
 ) -> Result<NodeId, GraphError> {
-    let mut x = attended(l, [&format!("{name}.own"), &format!("{name}.norm1")], heads, x, x, memory.is_some())?;
+    let mut x = attention_block(l, [&format!("{name}.own"), &format!("{name}.norm1")], heads, x, x, memory.is_some())?;
     if let Some(memory) = memory {
-        x = attended(l, [&format!("{name}.other"), &format!("{name}.norm2")], heads, x, memory, false)?;
+        x = attention_block(l, [&format!("{name}.other"), &format!("{name}.norm2")], heads, x, memory, false)?;
     }
     let y = l.linear(&format!("{name}.wide"), x)?;
     let y = l.relu(y)?;
@@ -54,8 +54,8 @@ pub(crate) fn layer(
 }
 
 /// What is found, added to `x`, and normalised.
-fn attended(
-    l: &mut Layers<'_>,
+fn attention_block(
+    l: &mut LayerBuilder<'_>,
     [name, norm]: [&str; 2],
     heads: usize,
     x: NodeId,

@@ -4,13 +4,13 @@ use std::cell::{OnceCell, RefCell};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use saggar_device::{Backend, choose, cpu};
+use saggar_device::{Backend, cpu, select};
 
-use crate::arguments::Arguments;
-use crate::environment::{Environment, succeed};
+use crate::arguments::BenchArguments;
+use crate::environment::{PythonEnvironment, run_to_success};
 
 /// One for all works.
-pub(crate) struct Stage {
+pub(crate) struct BenchContext {
     pub(crate) backend: Arc<dyn Backend>,
     /// Its name, where one was given.
     pub(crate) device: Option<String>,
@@ -30,19 +30,19 @@ pub(crate) struct Stage {
     python: Option<PathBuf>,
     sources: PathBuf,
     /// Opened by the first work that needs it.
-    environment: OnceCell<Result<Environment, String>>,
+    environment: OnceCell<Result<PythonEnvironment, String>>,
 }
 
-impl Stage {
+impl BenchContext {
     /// # Errors
     /// No threads, or no folder.
-    pub(crate) fn new(arguments: &Arguments) -> Result<Stage, String> {
+    pub(crate) fn new(arguments: &BenchArguments) -> Result<BenchContext, String> {
         let package = Path::new(env!("CARGO_MANIFEST_DIR"));
         let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| package.join("../../target"), PathBuf::from);
         let folder = arguments.folder.clone().unwrap_or_else(|| target.join("bench-peers"));
         std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-        Ok(Stage {
-            backend: open(arguments.device.as_deref(), arguments.threads)?,
+        Ok(BenchContext {
+            backend: open_device(arguments.device.as_deref(), arguments.threads)?,
             device: arguments.device.clone(),
             threads: arguments.threads,
             small: arguments.small,
@@ -60,13 +60,13 @@ impl Stage {
 
     /// # Errors
     /// Why there is none.
-    pub(crate) fn environment(&self) -> Result<&Environment, String> {
+    pub(crate) fn environment(&self) -> Result<&PythonEnvironment, String> {
         let open = || {
             if let Some(python) = &self.python {
-                return Ok(Environment::of(python, &self.sources));
+                return Ok(PythonEnvironment::from_python(python, &self.sources));
             }
-            let found = self.device.as_ref().and_then(|_| Environment::with_cuda(&self.sources));
-            found.map_or_else(|| Environment::open(&self.folder, &self.sources), Ok)
+            let found = self.device.as_ref().and_then(|_| PythonEnvironment::with_cuda(&self.sources));
+            found.map_or_else(|| PythonEnvironment::open(&self.folder, &self.sources), Ok)
         };
         self.environment.get_or_init(open).as_ref().map_err(Clone::clone)
     }
@@ -75,11 +75,11 @@ impl Stage {
     ///
     /// # Errors
     /// What Python says.
-    pub(crate) fn start(&self, model: &str, batch: usize, onnx: bool) -> Result<Start, String> {
-        let start = self.files(&format!("{model}-b{batch}"))?;
-        let mut command = self.environment()?.program("export.py", self.threads);
+    pub(crate) fn exported_folder(&self, model: &str, batch: usize, onnx: bool) -> Result<WorkFolder, String> {
+        let start = self.create_folder(&format!("{model}-b{batch}"))?;
+        let mut command = self.environment()?.python_command("export.py", self.threads);
         command.args([model, &batch.to_string()]).arg(&start.0);
-        succeed(command.args(onnx.then_some("onnx")))?;
+        run_to_success(command.args(onnx.then_some("onnx")))?;
         Ok(start)
     }
 
@@ -87,10 +87,10 @@ impl Stage {
     ///
     /// # Errors
     /// It cannot be made.
-    pub(crate) fn files(&self, name: &str) -> Result<Start, String> {
+    pub(crate) fn create_folder(&self, name: &str) -> Result<WorkFolder, String> {
         let folder = self.folder.join(name);
         std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-        Ok(Start(folder))
+        Ok(WorkFolder(folder))
     }
 }
 
@@ -98,18 +98,18 @@ impl Stage {
 ///
 /// # Errors
 /// The device's.
-pub(crate) fn open(device: Option<&str>, threads: usize) -> Result<Arc<dyn Backend>, String> {
+pub(crate) fn open_device(device: Option<&str>, threads: usize) -> Result<Arc<dyn Backend>, String> {
     match device {
         None | Some("cpu") => cpu::open(Some(threads)).map_err(|error| error.to_string()),
-        Some(name) => choose::open(name).map(|choice| choice.backend).map_err(|error| error.to_string()),
+        Some(name) => select::open(name).map(|choice| choice.backend).map_err(|error| error.to_string()),
     }
 }
 
 /// A folder of files for one comparison. It is large, and removed when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Start(PathBuf);
+pub(crate) struct WorkFolder(PathBuf);
 
-impl Start {
+impl WorkFolder {
     pub(crate) fn folder(&self) -> &Path {
         &self.0
     }
@@ -119,7 +119,7 @@ impl Start {
     }
 }
 
-impl Drop for Start {
+impl Drop for WorkFolder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }

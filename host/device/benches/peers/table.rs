@@ -15,7 +15,7 @@ const NO_FIGURE: &str = "no figure";
 
 /// What seconds are told as.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Figure {
+pub(crate) enum FigureUnit {
     Milliseconds,
     Microseconds,
     /// They are bytes.
@@ -27,25 +27,25 @@ pub(crate) enum Figure {
     },
 }
 
-impl Figure {
-    fn tell(self, seconds: f64) -> String {
+impl FigureUnit {
+    fn format_seconds(self, seconds: f64) -> String {
         let (number, unit) = match self {
-            Figure::Milliseconds => (seconds * 1e3, "ms"),
-            Figure::Microseconds => (seconds * 1e6, "us"),
-            Figure::Megabytes => (seconds / 1e6, "MB"),
-            Figure::PerSecond { amount, unit } => (amount / seconds, unit),
+            FigureUnit::Milliseconds => (seconds * 1e3, "ms"),
+            FigureUnit::Microseconds => (seconds * 1e6, "us"),
+            FigureUnit::Megabytes => (seconds / 1e6, "MB"),
+            FigureUnit::PerSecond { amount, unit } => (amount / seconds, unit),
         };
         format!("{number:.*} {unit}", if number < 10.0 { 3 } else { 1 })
     }
 
-    fn both(self, timing: Timing) -> String {
-        format!("{} ({})", self.tell(timing.median), self.tell(timing.best))
+    fn format_timing(self, timing: Timing) -> String {
+        format!("{} ({})", self.format_seconds(timing.median), self.format_seconds(timing.best))
     }
 }
 
 /// What the ratio is of, and what it should be.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Goal {
+pub(crate) enum PerformanceGoal {
     /// Our time over theirs.
     TimeAtMost(f64),
     /// Our memory over theirs.
@@ -56,38 +56,40 @@ pub(crate) enum Goal {
     SecondsAtMost(f64),
 }
 
-impl Goal {
+impl PerformanceGoal {
     fn ratio(self, ours: f64, theirs: f64) -> f64 {
         match self {
-            Goal::TimeAtMost(_) | Goal::MemoryAtMost(_) | Goal::SecondsAtMost(_) => ours / theirs,
-            Goal::SpeedAtLeast(_) => theirs / ours,
+            PerformanceGoal::TimeAtMost(_) | PerformanceGoal::MemoryAtMost(_) | PerformanceGoal::SecondsAtMost(_) => {
+                ours / theirs
+            }
+            PerformanceGoal::SpeedAtLeast(_) => theirs / ours,
         }
     }
 
     fn is_met(self, ours: f64, theirs: f64) -> bool {
         match self {
-            Goal::TimeAtMost(most) | Goal::MemoryAtMost(most) => self.ratio(ours, theirs) <= most,
-            Goal::SpeedAtLeast(least) => self.ratio(ours, theirs) >= least,
-            Goal::SecondsAtMost(most) => ours <= most,
+            PerformanceGoal::TimeAtMost(most) | PerformanceGoal::MemoryAtMost(most) => self.ratio(ours, theirs) <= most,
+            PerformanceGoal::SpeedAtLeast(least) => self.ratio(ours, theirs) >= least,
+            PerformanceGoal::SecondsAtMost(most) => ours <= most,
         }
     }
 }
 
-impl Display for Goal {
+impl Display for PerformanceGoal {
     fn fmt(&self, f: &mut Formatter<'_>) -> Formatted {
         match self {
-            Goal::TimeAtMost(most) => write!(f, "time <= {most:.2}"),
-            Goal::MemoryAtMost(most) => write!(f, "memory <= {most:.2}"),
-            Goal::SpeedAtLeast(least) => write!(f, "speed >= {least:.2}"),
-            Goal::SecondsAtMost(most) if *most < 1e-3 => write!(f, "<= {:.2} us", most * 1e6),
-            Goal::SecondsAtMost(most) => write!(f, "<= {most:.2} s"),
+            PerformanceGoal::TimeAtMost(most) => write!(f, "time <= {most:.2}"),
+            PerformanceGoal::MemoryAtMost(most) => write!(f, "memory <= {most:.2}"),
+            PerformanceGoal::SpeedAtLeast(least) => write!(f, "speed >= {least:.2}"),
+            PerformanceGoal::SecondsAtMost(most) if *most < 1e-3 => write!(f, "<= {:.2} us", most * 1e6),
+            PerformanceGoal::SecondsAtMost(most) => write!(f, "<= {most:.2} s"),
         }
     }
 }
 
 /// A comparison with one peer.
 #[derive(Debug, Default)]
-pub(crate) struct Row {
+pub(crate) struct ComparisonRow {
     pub(crate) ours: String,
     pub(crate) peer: String,
     pub(crate) theirs: String,
@@ -98,14 +100,20 @@ pub(crate) struct Row {
     pub(crate) others: String,
 }
 
-impl Row {
+impl ComparisonRow {
     /// The comparison that the goal is about.
-    pub(crate) fn new(figure: Figure, ours: Timing, peer: &str, theirs: Timing, goal: Goal) -> Row {
+    pub(crate) fn new(
+        figure: FigureUnit,
+        ours: Timing,
+        peer: &str,
+        theirs: Timing,
+        goal: PerformanceGoal,
+    ) -> ComparisonRow {
         let ratio = goal.ratio(ours.median, theirs.median);
-        Row {
-            ours: figure.both(ours),
+        ComparisonRow {
+            ours: figure.format_timing(ours),
             peer: peer.to_owned(),
-            theirs: figure.both(theirs),
+            theirs: figure.format_timing(theirs),
             ratio: format!("{ratio:.3} ({:.3})", goal.ratio(ours.best, theirs.best)),
             goal: goal.to_string(),
             met: if goal.is_met(ours.median, theirs.median) { "yes" } else { "no" }.to_owned(),
@@ -114,86 +122,96 @@ impl Row {
     }
 
     /// A row a peer; the goal is about the fastest of them.
-    pub(crate) fn beside(figure: Figure, ours: Timing, peers: &[(String, Timing)], goal: Goal) -> Vec<Row> {
+    pub(crate) fn rows_beside_peers(
+        figure: FigureUnit,
+        ours: Timing,
+        peers: &[(String, Timing)],
+        goal: PerformanceGoal,
+    ) -> Vec<ComparisonRow> {
         let fastest = peers.iter().map(|(_, theirs)| theirs.median).fold(f64::INFINITY, f64::min);
         let row = |(peer, theirs): &(String, Timing)| {
-            let row = Row::new(figure, ours, peer, *theirs, goal);
+            let row = ComparisonRow::new(figure, ours, peer, *theirs, goal);
             if theirs.median <= fastest { row } else { row.without_goal() }
         };
         peers.iter().map(row).collect()
     }
 
     /// A comparison that no goal is about.
-    pub(crate) fn without_goal(self) -> Row {
-        Row { goal: "-".to_owned(), met: "-".to_owned(), ..self }
+    pub(crate) fn without_goal(self) -> ComparisonRow {
+        ComparisonRow { goal: "-".to_owned(), met: "-".to_owned(), ..self }
     }
 
     /// A figure of ours that has no peer.
-    pub(crate) fn alone(figure: Figure, ours: Timing, goal: Goal) -> Row {
+    pub(crate) fn without_peer(figure: FigureUnit, ours: Timing, goal: PerformanceGoal) -> ComparisonRow {
         let none = || "-".to_owned();
-        Row { peer: none(), theirs: none(), ratio: none(), ..Row::new(figure, ours, "", ours, goal) }
+        ComparisonRow {
+            peer: none(),
+            theirs: none(),
+            ratio: none(),
+            ..ComparisonRow::new(figure, ours, "", ours, goal)
+        }
     }
 
     /// A mean of ratios.
-    pub(crate) fn mean(ratio: f64, peer: &str, goal: Goal) -> Row {
+    pub(crate) fn mean_ratio(ratio: f64, peer: &str, goal: PerformanceGoal) -> ComparisonRow {
         let timing = |seconds| Timing { best: seconds, median: seconds };
-        let row = Row::new(Figure::Milliseconds, timing(ratio), peer, timing(1.0), goal);
-        Row { ours: "-".to_owned(), theirs: "-".to_owned(), ratio: format!("{ratio:.3}"), ..row }
+        let row = ComparisonRow::new(FigureUnit::Milliseconds, timing(ratio), peer, timing(1.0), goal);
+        ComparisonRow { ours: "-".to_owned(), theirs: "-".to_owned(), ratio: format!("{ratio:.3}"), ..row }
     }
 
     /// What is only told.
-    pub(crate) fn said(ours: &str, about: &str) -> Row {
+    pub(crate) fn remark_only(ours: &str, about: &str) -> ComparisonRow {
         let none = || "-".to_owned();
         let (ours, peer) = (ours.to_owned(), about.to_owned());
-        Row { ours, peer, theirs: none(), ratio: none(), goal: none(), met: none(), others: none() }
+        ComparisonRow { ours, peer, theirs: none(), ratio: none(), goal: none(), met: none(), others: none() }
     }
 
     /// With a remark on our side, if there is any.
-    pub(crate) fn noting(self, remark: &str) -> Row {
+    pub(crate) fn with_remark(self, remark: &str) -> ComparisonRow {
         let ours = if remark.is_empty() { self.ours } else { format!("{}; {remark}", self.ours) };
-        Row { ours, ..self }
+        ComparisonRow { ours, ..self }
     }
 
     /// Whether its goal is met is not said, for a reason.
-    pub(crate) fn unjudged(self, reason: Option<&str>) -> Row {
+    pub(crate) fn mark_unjudged(self, reason: Option<&str>) -> ComparisonRow {
         match reason {
-            Some(reason) if self.met != "-" => Row { met: format!("not judged: {reason}"), ..self },
+            Some(reason) if self.met != "-" => ComparisonRow { met: format!("not judged: {reason}"), ..self },
             _ => self,
         }
     }
 
     /// What others took of the cores while it was measured.
-    pub(crate) fn among(self, others: f64) -> Row {
+    pub(crate) fn with_other_load(self, others: f64) -> ComparisonRow {
         let doubt = if others > OTHERS_MAX && ["yes", "no"].contains(&&*self.met) { " ?" } else { "" };
-        Row { others: format!("{:.0} %", others * 1e2), met: format!("{}{doubt}", self.met), ..self }
+        ComparisonRow { others: format!("{:.0} %", others * 1e2), met: format!("{}{doubt}", self.met), ..self }
     }
 
-    fn line(&self, work: &str) -> String {
-        let Row { ours, peer, theirs, ratio, goal, met, others } = self;
+    fn markdown_line(&self, work: &str) -> String {
+        let ComparisonRow { ours, peer, theirs, ratio, goal, met, others } = self;
         format!("| {work} | {ours} | {peer} | {theirs} | {ratio} | {goal} | {met} | {others} |")
     }
 
     /// A comparison that could not be made.
-    pub(crate) fn without_figures(reason: &str) -> Row {
-        Row { peer: reason.replace('|', "/"), met: NO_FIGURE.to_owned(), ..Row::default() }
+    pub(crate) fn without_figures(reason: &str) -> ComparisonRow {
+        ComparisonRow { peer: reason.replace('|', "/"), met: NO_FIGURE.to_owned(), ..ComparisonRow::default() }
     }
 }
 
 /// Rows so far, under what they were measured on.
 #[derive(Debug)]
-pub(crate) struct Table {
+pub(crate) struct ComparisonTable {
     head: String,
-    rows: Vec<(String, Row)>,
+    rows: Vec<(String, ComparisonRow)>,
 }
 
-impl Table {
-    pub(crate) fn new(head: String) -> Table {
-        Table { head, rows: Vec::new() }
+impl ComparisonTable {
+    pub(crate) fn new(head: String) -> ComparisonTable {
+        ComparisonTable { head, rows: Vec::new() }
     }
 
     /// Adds a work's rows; they are also printed, since the next work may take long.
-    pub(crate) fn add(&mut self, work: &str, rows: Vec<Row>) {
-        rows.iter().for_each(|row| println!("{}", row.line(work)));
+    pub(crate) fn add(&mut self, work: &str, rows: Vec<ComparisonRow>) {
+        rows.iter().for_each(|row| println!("{}", row.markdown_line(work)));
         self.rows.extend(rows.into_iter().map(|row| (work.to_owned(), row)));
     }
 
@@ -209,11 +227,11 @@ impl Table {
     }
 }
 
-impl Display for Table {
+impl Display for ComparisonTable {
     fn fmt(&self, f: &mut Formatter<'_>) -> Formatted {
         writeln!(f, "{}\n\n{EXPLANATION}\n", self.head)?;
         writeln!(f, "| work | saggar | peer | its figure | ratio | goal | met | others |")?;
         writeln!(f, "|---|---|---|---|---|---|---|---|")?;
-        self.rows.iter().try_for_each(|(work, row)| writeln!(f, "{}", row.line(work)))
+        self.rows.iter().try_for_each(|(work, row)| writeln!(f, "{}", row.markdown_line(work)))
     }
 }

@@ -4,20 +4,20 @@ use saggar_tensor::grad::gradients;
 use saggar_tensor::op::Scalar;
 use saggar_tensor::{DType, Descriptor, GraphError, NodeId, Shape, VerifiedGraph, nn, verify};
 
-use crate::layers::Layers;
-use crate::tensors::Tensors;
+use crate::layers::LayerBuilder;
+use crate::tensors::SafetensorsFile;
 
 /// A network and how it is trained.
-pub(crate) struct Task {
+pub(crate) struct TrainingTask {
     /// Its name here and in `models.py`.
     pub(crate) name: &'static str,
-    build: fn(&mut Layers<'_>) -> Result<NodeId, GraphError>,
-    rule: Rule,
+    build: fn(&mut LayerBuilder<'_>) -> Result<NodeId, GraphError>,
+    rule: OptimizerRule,
     /// Whether PyTorch is faster with channels last, as it is where there are convolutions.
     pub(crate) channels_last: bool,
 }
 
-enum Rule {
+enum OptimizerRule {
     /// Descent with a momentum of 0.9.
     Momentum {
         rate: f64,
@@ -27,28 +27,44 @@ enum Rule {
     },
 }
 
-pub(crate) const LENET: Task =
-    Task { name: "lenet", build: crate::lenet::logits, rule: Rule::Momentum { rate: 0.01 }, channels_last: true };
+pub(crate) const LENET: TrainingTask = TrainingTask {
+    name: "lenet",
+    build: crate::lenet::logits,
+    rule: OptimizerRule::Momentum { rate: 0.01 },
+    channels_last: true,
+};
 
-pub(crate) const SEQ2SEQ: Task =
-    Task { name: "seq2seq", build: crate::seq2seq::logits, rule: Rule::Adam { rate: 1e-3 }, channels_last: false };
-
-pub(crate) const RESNET50: Task =
-    Task { name: "resnet50", build: crate::resnet50::logits, rule: Rule::Momentum { rate: 0.01 }, channels_last: true };
-
-pub(crate) const DECODER: Task =
-    Task { name: "decoder", build: crate::decoder::logits, rule: Rule::Adam { rate: 1e-3 }, channels_last: false };
-
-pub(crate) const TRANSFORMER: Task = Task {
-    name: "transformer",
-    build: crate::transformer::logits,
-    rule: Rule::Adam { rate: 1e-3 },
+pub(crate) const SEQ2SEQ: TrainingTask = TrainingTask {
+    name: "seq2seq",
+    build: crate::seq2seq::logits,
+    rule: OptimizerRule::Adam { rate: 1e-3 },
     channels_last: false,
 };
 
-impl Task {
+pub(crate) const RESNET50: TrainingTask = TrainingTask {
+    name: "resnet50",
+    build: crate::resnet50::logits,
+    rule: OptimizerRule::Momentum { rate: 0.01 },
+    channels_last: true,
+};
+
+pub(crate) const DECODER: TrainingTask = TrainingTask {
+    name: "decoder",
+    build: crate::decoder::logits,
+    rule: OptimizerRule::Adam { rate: 1e-3 },
+    channels_last: false,
+};
+
+pub(crate) const TRANSFORMER: TrainingTask = TrainingTask {
+    name: "transformer",
+    build: crate::transformer::logits,
+    rule: OptimizerRule::Adam { rate: 1e-3 },
+    channels_last: false,
+};
+
+impl TrainingTask {
     /// The task of this name.
-    pub(crate) fn named(name: &str) -> Option<&'static Task> {
+    pub(crate) fn by_name(name: &str) -> Option<&'static TrainingTask> {
         [&LENET, &SEQ2SEQ, &RESNET50, &DECODER, &TRANSFORMER].into_iter().find(|task| task.name == name)
     }
 
@@ -56,8 +72,8 @@ impl Task {
     ///
     /// # Errors
     /// The graph's.
-    pub(crate) fn graph(&self, start: &Tensors) -> Result<VerifiedGraph, GraphError> {
-        let mut l = Layers::new(start);
+    pub(crate) fn training_graph(&self, start: &SafetensorsFile) -> Result<VerifiedGraph, GraphError> {
+        let mut l = LayerBuilder::new(start);
         l.training = true;
         let logits = (self.build)(&mut l)?;
         let labels = l.input("labels")?;
@@ -65,8 +81,8 @@ impl Task {
         let parameters: Vec<NodeId> = l.parameters.iter().map(|(_, node)| *node).collect();
         let derivatives = gradients(&mut l.g, loss, &parameters)?;
         match self.rule {
-            Rule::Momentum { rate } => descend(&mut l, &derivatives, rate)?,
-            Rule::Adam { rate } => adapt(&mut l, &derivatives, rate)?,
+            OptimizerRule::Momentum { rate } => add_momentum_updates(&mut l, &derivatives, rate)?,
+            OptimizerRule::Adam { rate } => add_adam_updates(&mut l, &derivatives, rate)?,
         }
         l.g.output("loss", loss)?;
         verify(l.g.finish())
@@ -77,16 +93,16 @@ impl Task {
 ///
 /// # Errors
 /// The graph's.
-pub(crate) fn answer(task: &Task, start: &Tensors) -> Result<VerifiedGraph, GraphError> {
-    let mut l = Layers::new(start);
+pub(crate) fn inference_graph(task: &TrainingTask, start: &SafetensorsFile) -> Result<VerifiedGraph, GraphError> {
+    let mut l = LayerBuilder::new(start);
     let result = (task.build)(&mut l)?;
     l.g.output("result", result)?;
     verify(l.g.finish())
 }
 
-fn descend(l: &mut Layers<'_>, derivatives: &[NodeId], rate: f64) -> Result<(), GraphError> {
+fn add_momentum_updates(l: &mut LayerBuilder<'_>, derivatives: &[NodeId], rate: f64) -> Result<(), GraphError> {
     let rate = l.g.scalar(DType::F32, Scalar::Float(rate))?;
-    let options = nn::Sgd { momentum: 0.9, ..nn::Sgd::default() };
+    let options = nn::SgdOptions { momentum: 0.9, ..nn::SgdOptions::default() };
     for ((name, parameter), &gradient) in l.parameters.clone().into_iter().zip(derivatives) {
         let velocity = l.state(&name, parameter, "velocity")?;
         let next = nn::sgd(&mut l.g, &options, parameter, gradient, velocity, rate)?;
@@ -96,7 +112,7 @@ fn descend(l: &mut Layers<'_>, derivatives: &[NodeId], rate: f64) -> Result<(), 
     Ok(())
 }
 
-fn adapt(l: &mut Layers<'_>, derivatives: &[NodeId], rate: f64) -> Result<(), GraphError> {
+fn add_adam_updates(l: &mut LayerBuilder<'_>, derivatives: &[NodeId], rate: f64) -> Result<(), GraphError> {
     let rate = l.g.scalar(DType::F32, Scalar::Float(rate))?;
     let steps = l.g.variable("steps", Descriptor::new(DType::F32, Shape::scalar()))?;
     let one = l.g.scalar(DType::F32, Scalar::Float(1.0))?;
@@ -104,7 +120,7 @@ fn adapt(l: &mut Layers<'_>, derivatives: &[NodeId], rate: f64) -> Result<(), Gr
     l.g.assign_to(steps, step)?;
     for ((name, parameter), &gradient) in l.parameters.clone().into_iter().zip(derivatives) {
         let state = [l.state(&name, parameter, "first")?, l.state(&name, parameter, "second")?];
-        let next = nn::adam(&mut l.g, &nn::Adam::default(), parameter, gradient, state, step, rate)?;
+        let next = nn::adam(&mut l.g, &nn::AdamOptions::default(), parameter, gradient, state, step, rate)?;
         l.g.assign_to(parameter, next.parameter)?;
         l.g.assign_to(state[0], next.first)?;
         l.g.assign_to(state[1], next.second)?;

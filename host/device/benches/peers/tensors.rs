@@ -8,13 +8,13 @@ use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 
-use saggar_tensor::interp::Value;
+use saggar_tensor::interp::InterpTensor;
 use saggar_tensor::{DType, Descriptor, Shape};
 use serde_json::Value as Json;
 
 /// An open file.
 #[derive(Debug)]
-pub(crate) struct Tensors {
+pub(crate) struct SafetensorsFile {
     file: File,
     /// What each tensor is, and where it begins.
     places: BTreeMap<String, (Descriptor, u64)>,
@@ -22,10 +22,10 @@ pub(crate) struct Tensors {
     numbers: Json,
 }
 
-impl Tensors {
+impl SafetensorsFile {
     /// # Errors
     /// There is no such file, or it is of another format.
-    pub(crate) fn open(path: &Path) -> Result<Tensors, String> {
+    pub(crate) fn open(path: &Path) -> Result<SafetensorsFile, String> {
         let wrong = |reason: String| format!("{}: {reason}", path.display());
         let mut file = File::open(path).map_err(|error| wrong(error.to_string()))?;
         let mut length = [0; 8];
@@ -38,10 +38,10 @@ impl Tensors {
         let numbers = header.remove("__metadata__").unwrap_or_default();
         let mut places = BTreeMap::new();
         for (name, it) in header {
-            let place = place(&it, 8 + length).ok_or_else(|| wrong(format!("{name} is {it}")))?;
+            let place = parse_entry(&it, 8 + length).ok_or_else(|| wrong(format!("{name} is {it}")))?;
             places.insert(name, place);
         }
-        Ok(Tensors { file, places, numbers })
+        Ok(SafetensorsFile { file, places, numbers })
     }
 
     /// What a tensor is, if it is there.
@@ -55,17 +55,17 @@ impl Tensors {
     /// It is not there, or cannot be read.
     pub(crate) fn all_numbers(&self, name: &str) -> Result<Vec<f32>, String> {
         let bytes = self.bytes(name)?.ok_or_else(|| format!("no {name}"))?;
-        numbers(&self.places[name].0, &bytes)
+        to_floats(&self.places[name].0, &bytes)
     }
 
     /// A number of the network, as the modules' `metadata` has it.
-    pub(crate) fn number(&self, name: &str) -> usize {
+    pub(crate) fn metadata_number(&self, name: &str) -> usize {
         let number = self.numbers[name].as_str().and_then(|text| text.parse().ok());
         number.unwrap_or_else(|| panic!("the peer writes {name}"))
     }
 
     /// How many modules of a list there are.
-    pub(crate) fn count(&self, list: &str) -> usize {
+    pub(crate) fn module_count(&self, list: &str) -> usize {
         let number = |name: &String| name.strip_prefix(list)?.strip_prefix('.')?.split('.').next()?.parse().ok();
         self.places.keys().filter_map(number).max().map_or(0, |last: usize| last + 1)
     }
@@ -84,7 +84,7 @@ impl Tensors {
     }
 }
 
-fn place(it: &Json, data: u64) -> Option<(Descriptor, u64)> {
+fn parse_entry(it: &Json, data: u64) -> Option<(Descriptor, u64)> {
     let dtype = match it["dtype"].as_str()? {
         "F32" => DType::F32,
         "F16" => DType::F16,
@@ -96,7 +96,7 @@ fn place(it: &Json, data: u64) -> Option<(Descriptor, u64)> {
 }
 
 /// The numbers of a `float32` tensor's bytes.
-pub(crate) fn floats(bytes: &[u8]) -> Vec<f32> {
+pub(crate) fn float32_from_bytes(bytes: &[u8]) -> Vec<f32> {
     bytes.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
 }
 
@@ -104,19 +104,19 @@ pub(crate) fn floats(bytes: &[u8]) -> Vec<f32> {
 ///
 /// # Errors
 /// The bytes are not the tensor's.
-pub(crate) fn numbers(descriptor: &Descriptor, bytes: &[u8]) -> Result<Vec<f32>, String> {
+pub(crate) fn to_floats(descriptor: &Descriptor, bytes: &[u8]) -> Result<Vec<f32>, String> {
     if descriptor.dtype == DType::F32 {
-        return Ok(floats(bytes));
+        return Ok(float32_from_bytes(bytes));
     }
-    let value = Value::from_bytes(descriptor.clone(), bytes).map_err(|error| error.to_string())?;
-    Ok(value.numbers().into_iter().map(|number| number as f32).collect())
+    let value = InterpTensor::from_bytes(descriptor.clone(), bytes).map_err(|error| error.to_string())?;
+    Ok(value.to_f64_numbers().into_iter().map(|number| number as f32).collect())
 }
 
 /// Refuses what differs from `theirs` by more than `tolerance` of its largest number.
 ///
 /// # Errors
 /// By how much they differ.
-pub(crate) fn agree(ours: &[f32], theirs: &[f32], tolerance: f32) -> Result<(), String> {
+pub(crate) fn check_close(ours: &[f32], theirs: &[f32], tolerance: f32) -> Result<(), String> {
     if ours.len() != theirs.len() {
         return Err(format!("{} numbers instead of {}", ours.len(), theirs.len()));
     }

@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use crate::child::Peer;
-use crate::loaded::Loaded;
-use crate::stage::Stage;
-use crate::table::{Figure, Goal, Row};
-use crate::task::Task;
-use crate::tensors::{Tensors, agree};
-use crate::turns::{Contender, Timing, take};
+use crate::child::PeerProcess;
+use crate::loaded::BenchProgram;
+use crate::stage::BenchContext;
+use crate::table::{ComparisonRow, FigureUnit, PerformanceGoal};
+use crate::task::TrainingTask;
+use crate::tensors::{SafetensorsFile, check_close};
+use crate::turns::{BenchContender, Timing, take_turns};
 
 /// The first losses may differ by so much of the largest.
 const TOLERANCE: f32 = 1e-4;
@@ -18,16 +18,16 @@ const LOSSES: usize = 4;
 
 /// How PyTorch trains: whether compiled, and whether with channels last.
 #[derive(Clone, Copy)]
-struct Way {
+struct TorchTrainingMode {
     compiled: bool,
     channels_last: bool,
 }
 
-impl Way {
+impl TorchTrainingMode {
     /// All ways of a task; each is somebody's advice.
-    fn all(task: &Task) -> Vec<Way> {
+    fn all_for(task: &TrainingTask) -> Vec<TorchTrainingMode> {
         let layouts = if task.channels_last { vec![false, true] } else { vec![false] };
-        let of = |compiled| layouts.iter().map(move |&channels_last| Way { compiled, channels_last });
+        let of = |compiled| layouts.iter().map(move |&channels_last| TorchTrainingMode { compiled, channels_last });
         of(false).chain(of(true)).collect()
     }
 
@@ -46,72 +46,80 @@ impl Way {
 ///
 /// # Errors
 /// Why there is no figure.
-pub(crate) fn lenet(stage: &Stage, batch: usize) -> Result<Vec<Row>, String> {
-    let figure = Figure::PerSecond { amount: batch as f64, unit: "samples/s" };
-    measure(stage, &crate::task::LENET, batch, figure, Goal::SpeedAtLeast(2.0), |way| way.compiled)
+pub(crate) fn lenet(stage: &BenchContext, batch: usize) -> Result<Vec<ComparisonRow>, String> {
+    let figure = FigureUnit::PerSecond { amount: batch as f64, unit: "samples/s" };
+    measure(stage, &crate::task::LENET, batch, figure, PerformanceGoal::SpeedAtLeast(2.0), |way| way.compiled)
 }
 
 /// The transformer: the goal is about the fastest.
 ///
 /// # Errors
 /// Why there is no figure.
-pub(crate) fn seq2seq(stage: &Stage) -> Result<Vec<Row>, String> {
-    let figure = Figure::PerSecond { amount: 1.0, unit: "steps/s" };
-    measure(stage, &crate::task::SEQ2SEQ, 64, figure, Goal::SpeedAtLeast(1.5), |_| true)
+pub(crate) fn seq2seq(stage: &BenchContext) -> Result<Vec<ComparisonRow>, String> {
+    let figure = FigureUnit::PerSecond { amount: 1.0, unit: "steps/s" };
+    measure(stage, &crate::task::SEQ2SEQ, 64, figure, PerformanceGoal::SpeedAtLeast(1.5), |_| true)
 }
 
 fn measure(
-    stage: &Stage,
-    task: &Task,
+    stage: &BenchContext,
+    task: &TrainingTask,
     batch: usize,
-    figure: Figure,
-    goal: Goal,
-    counts: fn(Way) -> bool,
-) -> Result<Vec<Row>, String> {
+    figure: FigureUnit,
+    goal: PerformanceGoal,
+    counts: fn(TorchTrainingMode) -> bool,
+) -> Result<Vec<ComparisonRow>, String> {
     let version = stage.environment()?.version("torch")?;
-    let start = stage.start(task.name, batch, false)?;
-    let tensors = Tensors::open(&start.file("start.safetensors"))?;
-    let graph = task.graph(&tensors).map_err(|error| error.to_string())?;
-    let ours = Loaded::new(&stage.backend, &graph, &|name| tensors.bytes(name))?;
-    let losses = (0..LOSSES).map(|_| Ok(ours.result()?[0])).collect::<Result<Vec<f32>, String>>()?;
+    let start = stage.exported_folder(task.name, batch, false)?;
+    let tensors = SafetensorsFile::open(&start.file("start.safetensors"))?;
+    let graph = task.training_graph(&tensors).map_err(|error| error.to_string())?;
+    let ours = BenchProgram::new(&stage.backend, &graph, &|name| tensors.bytes(name))?;
+    let losses = (0..LOSSES).map(|_| Ok(ours.first_output()?[0])).collect::<Result<Vec<f32>, String>>()?;
     if stage.kernels {
-        ours.tell_kernels()?;
+        ours.print_kernel_times()?;
     }
     let (mut peers, mut rows) = (Vec::new(), Vec::new());
-    for way in Way::all(task) {
+    for way in TorchTrainingMode::all_for(task) {
         let name = way.name(&version);
-        match open(stage, task, batch, way, &start.file("errors.txt")).and_then(|peer| compare(&losses, peer)) {
+        match start_peer(stage, task, batch, way, &start.file("errors.txt"))
+            .and_then(|peer| check_losses(&losses, peer))
+        {
             Ok(peer) => peers.push((way, name, peer)),
-            Err(reason) => rows.push(Row::without_figures(&format!("{name}: {reason}"))),
+            Err(reason) => rows.push(ComparisonRow::without_figures(&format!("{name}: {reason}"))),
         }
     }
     let mut contenders = vec![ours.contender()];
     for (_, name, peer) in &mut peers {
-        contenders.push(Contender { name: name.clone(), turn: Box::new(|seconds| peer.run(seconds)) });
+        contenders.push(BenchContender { name: name.clone(), turn: Box::new(|seconds| peer.run(seconds)) });
     }
-    let result = take(&mut contenders, stage)?;
+    let result = take_turns(&mut contenders, stage)?;
     drop(contenders);
     let (mut counted, mut others) = (Vec::new(), Vec::new());
     for ((way, name, _), &timing) in peers.into_iter().zip(&result.timings[1..]) {
         if counts(way) { &mut counted } else { &mut others }.push((name, timing));
     }
-    let beside = |peers: &[(String, Timing)]| Row::beside(figure, result.timings[0], peers, goal);
-    let all = beside(&counted).into_iter().chain(beside(&others).into_iter().map(Row::without_goal));
-    rows.extend(all.map(|row| row.among(result.others)));
+    let beside = |peers: &[(String, Timing)]| ComparisonRow::rows_beside_peers(figure, result.timings[0], peers, goal);
+    let all = beside(&counted).into_iter().chain(beside(&others).into_iter().map(ComparisonRow::without_goal));
+    rows.extend(all.map(|row| row.with_other_load(result.others)));
     Ok(rows)
 }
 
-fn open(stage: &Stage, task: &Task, batch: usize, way: Way, errors: &Path) -> Result<Peer, String> {
-    let mut command = stage.environment()?.program("torch_peer.py", stage.threads);
+fn start_peer(
+    stage: &BenchContext,
+    task: &TrainingTask,
+    batch: usize,
+    way: TorchTrainingMode,
+    errors: &Path,
+) -> Result<PeerProcess, String> {
+    let mut command = stage.environment()?.python_command("torch_peer.py", stage.threads);
     command.args([task.name, &batch.to_string(), &stage.threads.to_string()]).args(way.arguments()).arg("train");
     command.env("TORCHINDUCTOR_CACHE_DIR", stage.folder.join("compiled"));
-    Peer::start(&mut command, errors)
+    PeerProcess::start(&mut command, errors)
 }
 
 /// The peer, if its first losses are ours.
-fn compare(ours: &[f32], peer: Peer) -> Result<Peer, String> {
+fn check_losses(ours: &[f32], peer: PeerProcess) -> Result<PeerProcess, String> {
     let said = peer.ready["losses"].as_array().ok_or("no losses")?;
     let theirs: Vec<f32> = said.iter().filter_map(|loss| Some(loss.as_f64()? as f32)).collect();
-    agree(ours, &theirs, TOLERANCE)?;
+    check_close(ours, &theirs, TOLERANCE)?;
     Ok(peer)
 }

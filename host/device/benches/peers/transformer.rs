@@ -3,40 +3,40 @@
 use saggar_tensor::op::Scalar;
 use saggar_tensor::{DType, Descriptor, GraphError, NodeId, Shape};
 
-use crate::layers::Layers;
+use crate::layers::LayerBuilder;
 use crate::seq2seq::layer;
 
 /// Of the wavelengths of places.
 const BASE: f64 = 10_000.0;
 
 /// Shape of the result: `[b * n, words]`.
-pub(crate) fn logits(l: &mut Layers<'_>) -> Result<NodeId, GraphError> {
-    let heads = l.start.number("heads");
+pub(crate) fn logits(l: &mut LayerBuilder<'_>) -> Result<NodeId, GraphError> {
+    let heads = l.start.metadata_number("heads");
     let table = l.parameter("words.weight")?;
-    let mut memory = embedded(l, "source", table)?;
-    for index in 0..l.start.count("encoder") {
+    let mut memory = embed(l, "source", table)?;
+    for index in 0..l.start.module_count("encoder") {
         memory = layer(l, &format!("encoder.{index}"), heads, memory, None)?;
     }
-    let mut x = embedded(l, "target", table)?;
-    for index in 0..l.start.count("decoder") {
+    let mut x = embed(l, "target", table)?;
+    for index in 0..l.start.module_count("decoder") {
         x = layer(l, &format!("decoder.{index}"), heads, x, Some(memory))?;
     }
-    l.words_of(x, table)
+    l.vocabulary_logits(x, table)
 }
 
 /// Shape: words `[b, n]` -> `[b, n, d]`.
-fn embedded(l: &mut Layers<'_>, name: &str, table: NodeId) -> Result<NodeId, GraphError> {
+fn embed(l: &mut LayerBuilder<'_>, name: &str, table: NodeId) -> Result<NodeId, GraphError> {
     let words = l.input(name)?;
     let x = l.g.gather(table, words, 0)?;
     let shape = l.g.descriptor(x).shape.clone();
     let scale = l.g.scalar(DType::F32, Scalar::Float((shape[2] as f64).sqrt()))?;
     let x = l.g.mul(x, scale)?;
-    let places = places(l, shape[1], shape[2])?;
+    let places = sinusoidal_positions(l, shape[1], shape[2])?;
     l.g.add(x, places)
 }
 
 /// Sines at even elements, cosines at odd ones.
-fn places(l: &mut Layers<'_>, length: usize, width: usize) -> Result<NodeId, GraphError> {
+fn sinusoidal_positions(l: &mut LayerBuilder<'_>, length: usize, width: usize) -> Result<NodeId, GraphError> {
     let number = |at: usize| {
         let (place, element) = ((at / width) as f64, at % width);
         let angle = place * BASE.powf(-((element / 2 * 2) as f64) / width as f64);

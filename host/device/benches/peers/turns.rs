@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::others::{OTHERS_MAX, Watch};
-use crate::stage::Stage;
+use crate::others::{CpuUsage, OTHERS_MAX};
+use crate::stage::BenchContext;
 
 /// Between turns: threads that spin for a while after their work must not take the next one's cores.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -30,7 +30,7 @@ pub(crate) struct Timing {
 }
 
 /// Who takes turns.
-pub(crate) struct Contender<'a> {
+pub(crate) struct BenchContender<'a> {
     /// Name and version.
     pub(crate) name: String,
     /// Measures for about so many seconds.
@@ -41,7 +41,7 @@ pub(crate) struct Contender<'a> {
 ///
 /// # Errors
 /// The run's own.
-pub(crate) fn measure(seconds: f64, mut run: impl FnMut() -> Result<(), String>) -> Result<Timing, String> {
+pub(crate) fn measure_runs(seconds: f64, mut run: impl FnMut() -> Result<(), String>) -> Result<Timing, String> {
     let begun = Instant::now();
     let mut times = Vec::new();
     while begun.elapsed().as_secs_f64() < seconds || times.len() < RUNS_MIN {
@@ -53,12 +53,12 @@ pub(crate) fn measure(seconds: f64, mut run: impl FnMut() -> Result<(), String>)
     Ok(Timing { best: times[0], median: times[times.len() / 2] })
 }
 
-/// As [`measure`], of runs that are only submitted, and waited for at the end of a stretch of them. With `each`, every run is
+/// As [`measure_runs`], of runs that are only submitted, and waited for at the end of a stretch of them. With `each`, every run is
 /// waited for.
 ///
 /// # Errors
 /// The run's own, and those of waiting.
-pub(crate) fn measure_stretches(
+pub(crate) fn measure_batched_runs(
     seconds: f64,
     each: bool,
     run: impl Fn() -> Result<(), String>,
@@ -88,7 +88,7 @@ pub(crate) fn measure_stretches(
 }
 
 /// What came out.
-pub(crate) struct Outcome {
+pub(crate) struct TurnTimings {
     /// For each contender the best of its runs, and the median of its turns' medians.
     pub(crate) timings: Vec<Timing>,
     /// The largest share of the cores that others took in a turn that counts.
@@ -99,29 +99,29 @@ pub(crate) struct Outcome {
 ///
 /// # Errors
 /// One cannot go on.
-pub(crate) fn take(contenders: &mut [Contender<'_>], stage: &Stage) -> Result<Outcome, String> {
+pub(crate) fn take_turns(contenders: &mut [BenchContender<'_>], stage: &BenchContext) -> Result<TurnTimings, String> {
     let mut turns: Vec<Vec<Timing>> = vec![Vec::new(); contenders.len()];
     let mut worst = 0.0_f64;
     let patient_until = Instant::now() + Duration::from_secs(stage.patience);
     for _ in 0..stage.rounds {
         for (contender, turns) in contenders.iter_mut().zip(&mut turns) {
-            let (timing, others) = quiet_turn(contender, stage.seconds, patient_until)?;
+            let (timing, others) = take_quiet_turn(contender, stage.seconds, patient_until)?;
             turns.push(timing);
             worst = worst.max(others);
         }
     }
-    Ok(Outcome { timings: turns.iter().map(|turns| together(turns)).collect(), others: worst })
+    Ok(TurnTimings { timings: turns.iter().map(|turns| combine_turns(turns)).collect(), others: worst })
 }
 
 /// A turn that others left alone, and how much they took. When patience is at its end, the one that they left alone most.
-fn quiet_turn(contender: &mut Contender<'_>, seconds: f64, until: Instant) -> Result<(Timing, f64), String> {
+fn take_quiet_turn(contender: &mut BenchContender<'_>, seconds: f64, until: Instant) -> Result<(Timing, f64), String> {
     let mut quietest: Option<(Timing, f64)> = None;
     loop {
         std::thread::sleep(PAUSE);
         while Instant::now() < until && is_noisy() {}
-        let watch = Watch::begin();
+        let watch = CpuUsage::now();
         let timing = (contender.turn)(seconds).map_err(|error| format!("{}: {error}", contender.name))?;
-        let turn = (timing, watch.others());
+        let turn = (timing, watch.others_since());
         let best = quietest.filter(|(_, least)| *least <= turn.1).unwrap_or(turn);
         if best.1 <= OTHERS_MAX || Instant::now() >= until {
             return Ok(best);
@@ -132,13 +132,13 @@ fn quiet_turn(contender: &mut Contender<'_>, seconds: f64, until: Instant) -> Re
 
 /// Whether others have work now.
 fn is_noisy() -> bool {
-    let watch = Watch::begin();
+    let watch = CpuUsage::now();
     std::thread::sleep(WATCHED);
-    watch.others() > OTHERS_MAX
+    watch.others_since() > OTHERS_MAX
 }
 
 /// The best of all, and the median of the medians.
-pub(crate) fn together(turns: &[Timing]) -> Timing {
+pub(crate) fn combine_turns(turns: &[Timing]) -> Timing {
     let mut medians: Vec<f64> = turns.iter().map(|turn| turn.median).collect();
     medians.sort_by(f64::total_cmp);
     let best = turns.iter().map(|turn| turn.best).fold(f64::INFINITY, f64::min);

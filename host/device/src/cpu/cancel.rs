@@ -13,33 +13,33 @@ thread_local! {
 }
 
 /// What unwinds.
-struct GivenUp;
+struct CancelUnwind;
 
 /// Gives up the program that this thread computes.
-pub(super) fn give_up() -> ! {
+pub(super) fn unwind_cancelled() -> ! {
     // Without the hook of a panic: nothing is wrong.
-    resume_unwind(Box::new(GivenUp))
+    resume_unwind(Box::new(CancelUnwind))
 }
 
 /// Unwinds if the task that this thread computes must be given up. For the outer loops of tasks that may take long.
 pub(super) fn check() {
     let is_cancelled = CURRENT.with_borrow(CancelToken::is_cancelled);
     if is_cancelled {
-        give_up();
+        unwind_cancelled();
     }
 }
 
 /// Runs a task to which `token` belongs.
-pub(super) fn within<T>(token: &CancelToken, task: impl FnOnce() -> T) -> T {
+pub(super) fn with_token<T>(token: &CancelToken, task: impl FnOnce() -> T) -> T {
     /// Puts back what was there, also where the task unwinds.
-    struct Restore(CancelToken);
-    impl Drop for Restore {
+    struct RestoreToken(CancelToken);
+    impl Drop for RestoreToken {
         fn drop(&mut self) {
             let before = std::mem::take(&mut self.0);
             CURRENT.with_borrow_mut(|current| *current = before);
         }
     }
-    let _restore = Restore(CURRENT.replace(token.clone()));
+    let _restore = RestoreToken(CURRENT.replace(token.clone()));
     task()
 }
 
@@ -47,9 +47,9 @@ pub(super) fn within<T>(token: &CancelToken, task: impl FnOnce() -> T) -> T {
 ///
 /// # Errors
 /// `Cancelled` if it was given up.
-pub(super) fn catch<T>(program: impl FnOnce() -> T) -> Result<T, DeviceError> {
+pub(super) fn catch_cancelled<T>(program: impl FnOnce() -> T) -> Result<T, DeviceError> {
     catch_unwind(AssertUnwindSafe(program))
-        .map_err(|panic| if panic.is::<GivenUp>() { DeviceError::Cancelled } else { resume_unwind(panic) })
+        .map_err(|panic| if panic.is::<CancelUnwind>() { DeviceError::Cancelled } else { resume_unwind(panic) })
 }
 
 #[cfg(test)]
@@ -60,12 +60,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_task_is_given_up_and_the_next_one_is_not() {
+    fn a_cancelled_task_unwinds_and_the_next_one_runs() {
         let looks = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&looks);
         let token = CancelToken::new(move || counted.fetch_add(1, Ordering::Relaxed) >= 3);
-        let endless = catch(|| {
-            within(&token, || {
+        let endless = catch_cancelled(|| {
+            with_token(&token, || {
                 loop {
                     check()
                 }
@@ -74,12 +74,12 @@ mod tests {
         assert!(matches!(endless, Err(DeviceError::Cancelled)));
         assert_eq!(looks.load(Ordering::Relaxed), 4);
         check();
-        assert_eq!(catch(|| 7).unwrap(), 7);
+        assert_eq!(catch_cancelled(|| 7).unwrap(), 7);
     }
 
     #[test]
-    fn a_panic_is_no_cancellation() {
-        let panic = catch_unwind(|| catch(|| resume_unwind(Box::new("broken")))).unwrap_err();
+    fn a_panic_is_not_reported_as_a_cancellation() {
+        let panic = catch_unwind(|| catch_cancelled(|| resume_unwind(Box::new("broken")))).unwrap_err();
         assert_eq!(panic.downcast_ref::<&str>(), Some(&"broken"));
     }
 }

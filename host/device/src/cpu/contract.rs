@@ -1,75 +1,76 @@
 //! Matrix products, cut into tasks by their shape.
 
-use saggar_compile::program::Body;
+use saggar_compile::program::KernelBody;
 use saggar_tensor::DType;
 
-use super::bands::{Bands, LEAST_MULTIPLY_ADDS, TASK_MULTIPLY_ADDS, TASKS_MAX, tasks};
-use super::ending::{Ending, Ends};
-use super::evaluate::Input;
-use super::floats::floats;
-use super::gemm::pack::{Layout, parts};
-use super::gemm::product::{Packed, Product, Right, Rows};
-use super::gemm::{Matrix, multiply_by};
-use super::kept::{Form, Kept};
-use super::lanes::elements_mut;
-use super::map::{Accumulation, Chunk, Finish};
-use super::plan::{Planner, Refusal};
-use super::region::Piece;
-use super::registers::with_scratch;
-use super::threads::Threads;
+use super::alias_check::RegionSlice;
+use super::elementwise_loops::elements_mut;
+use super::epilogue::{BiasClampEpilogue, BoundBiasClamp};
+use super::evaluator::OperandMemory;
+use super::f32_access::as_f32;
+use super::gemm::macro_kernel::{LhsOperand, PackedMatrix, PanelProduct, RhsOperand};
+use super::gemm::pack::{PanelLayout, split_panels};
+use super::gemm::{GemmMatrix, multiply_with_epilogue};
+use super::gemm_partition::{GemmPartition, TASK_MULTIPLY_ADDS, TASK_MULTIPLY_ADDS_MIN, TASKS_MAX, task_count};
+use super::kernel_plan::{KernelPlanner, KernelRefusal};
+use super::map::{AccumulationTarget, ElementwiseStage, StoreChunk};
+use super::prepacked::{PackedLayout, PrepackRequest};
+use super::thread_scratch::with_scratch;
+use super::threads::CpuThreads;
 
 /// How products are cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Cut {
+enum MatMulSplit {
     /// Each task computes this many whole batches, and packs their second operands by itself.
     Batches(usize),
     /// Tasks compute tiles of one batch, whose second operand is packed before.
-    Tiles(Bands),
+    Tiles(GemmPartition),
 }
 
 /// How products of these sizes are cut; with `kept`, all batches share a second operand that is packed already.
-fn cut([batch, m, n, k]: [usize; 4], kept: bool) -> Cut {
+fn split_matmul([batch, m, n, k]: [usize; 4], kept: bool) -> MatMulSplit {
     let one = m.saturating_mul(n).saturating_mul(k).max(1);
-    let whole = if batch > 1 { TASK_MULTIPLY_ADDS } else { 2 * LEAST_MULTIPLY_ADDS };
+    let whole = if batch > 1 { TASK_MULTIPLY_ADDS } else { 2 * TASK_MULTIPLY_ADDS_MIN };
     if (one <= whole && !kept) || batch >= TASKS_MAX {
-        return Cut::Batches(batch.div_ceil(tasks(one.saturating_mul(batch))).max(1));
+        return MatMulSplit::Batches(batch.div_ceil(task_count(one.saturating_mul(batch))).max(1));
     }
-    Cut::Tiles(Bands::new(m, 1, Layout::new(k, n)))
+    MatMulSplit::Tiles(GemmPartition::new(m, 1, PanelLayout::new(k, n)))
 }
 
 /// `batch` matrix products with an epilogue.
 #[derive(Debug)]
-pub(super) struct MatMul {
+pub(super) struct CpuMatMul {
     sizes: [usize; 4],
     a: usize,
     b: usize,
     dtype: DType,
     transposes: [bool; 2],
     batch_strides: [usize; 2],
-    layout: Layout,
-    cut: Cut,
+    layout: PanelLayout,
+    split: MatMulSplit,
     /// The second operand in its packed form, where it stays as it is from one dispatch to the next.
-    kept: Option<Kept>,
+    prepacked: Option<PrepackRequest>,
     /// None where the epilogue is another one.
-    ending: Option<Ending>,
-    finish: Finish,
+    epilogue: Option<BiasClampEpilogue>,
+    finish: ElementwiseStage,
 }
 
-impl MatMul {
-    /// Prepares a `Body::MatMul`.
-    pub(super) fn new(planner: &Planner<'_>, body: &Body) -> Result<MatMul, Refusal> {
-        let Body::MatMul { sizes, a, b, transpose_a, transpose_b, batch_stride_a, batch_stride_b, epilogue } = body
+impl CpuMatMul {
+    /// Prepares a `KernelBody::CpuMatMul`.
+    pub(super) fn new(planner: &KernelPlanner<'_>, body: &KernelBody) -> Result<CpuMatMul, KernelRefusal> {
+        let KernelBody::MatMul { sizes, a, b, transpose_a, transpose_b, batch_stride_a, batch_stride_b, epilogue } =
+            body
         else {
             unreachable!("the caller has matched the body");
         };
-        let dtype = planner.float(*a)?;
+        let dtype = planner.float_dtype(*a)?;
         let [batch, m, n, k] = *sizes;
-        let layout = Layout::new(k, n);
+        let layout = PanelLayout::new(k, n);
         let is_shared = *batch_stride_b == 0 || batch == 1;
-        let form = Form::Matrix { layout, transposed: *transpose_b };
-        let kept = planner.kept(*b).filter(|_| is_shared).map(|block| Kept { block, dtype, form });
-        let ending = (batch == 1).then(|| Ending::of(planner, &[m, n], 1, epilogue)).flatten();
-        Ok(MatMul {
+        let form = PackedLayout::Matrix { layout, transposed: *transpose_b };
+        let kept = planner.constant_block(*b).filter(|_| is_shared).map(|block| PrepackRequest { block, dtype, form });
+        let ending = (batch == 1).then(|| BiasClampEpilogue::recognize(planner, &[m, n], 1, epilogue)).flatten();
+        Ok(CpuMatMul {
             sizes: *sizes,
             a: planner.operand(*a)?,
             b: planner.operand(*b)?,
@@ -77,57 +78,57 @@ impl MatMul {
             transposes: [*transpose_a, *transpose_b],
             batch_strides: [*batch_stride_a, *batch_stride_b],
             layout,
-            cut: cut(*sizes, kept.is_some()),
-            kept,
-            ending,
-            finish: Finish::epilogue(planner, &[batch, m, n], epilogue)?,
+            split: split_matmul(*sizes, kept.is_some()),
+            prepacked: kept,
+            epilogue: ending,
+            finish: ElementwiseStage::epilogue(planner, &[batch, m, n], epilogue)?,
         })
     }
 
     /// What it needs in another form.
-    pub(super) fn kept(&self) -> Option<&Kept> {
-        self.kept.as_ref()
+    pub(super) fn prepack_request(&self) -> Option<&PrepackRequest> {
+        self.prepacked.as_ref()
     }
 
     /// What is accumulated outside the stores, and a packed operand.
     pub(super) fn workspace_bytes(&self) -> usize {
-        4 * (self.finish.accumulated() + if self.is_packed_before() { self.layout.len() } else { 0 })
+        4 * (self.finish.workspace_elements() + if self.packs_ahead() { self.layout.len() } else { 0 })
     }
 
     /// Whether the second operand is packed before the tasks begin: where several of them need the same panels.
-    fn is_packed_before(&self) -> bool {
-        match self.cut {
-            Cut::Tiles(bands) => self.kept.is_none() && bands.ranges().count() > 1,
-            Cut::Batches(_) => false,
+    fn packs_ahead(&self) -> bool {
+        match self.split {
+            MatMulSplit::Tiles(bands) => self.prepacked.is_none() && bands.row_ranges().count() > 1,
+            MatMulSplit::Batches(_) => false,
         }
     }
 
     /// Runs it; `kept` is what it asked for.
     pub(super) fn run(
         &self,
-        threads: &Threads,
-        mut pieces: Vec<Piece<'_>>,
+        threads: &CpuThreads,
+        mut pieces: Vec<RegionSlice<'_>>,
         workspace: &mut [u64],
         kept: Option<&[f32]>,
     ) {
         if self.finish.elements == 0 {
             return;
         }
-        let mut stores = self.finish.take(&mut pieces);
+        let mut stores = self.finish.take_stores(&mut pieces);
         let inputs = self.finish.inputs(&pieces);
-        let a = floats(self.dtype, pieces[self.a].read());
-        let b = if kept.is_some() { Default::default() } else { floats(self.dtype, pieces[self.b].read()) };
-        let ends = self.ending.map(|ending| ending.ends(&pieces));
+        let a = as_f32(self.dtype, pieces[self.a].read());
+        let b = if kept.is_some() { Default::default() } else { as_f32(self.dtype, pieces[self.b].read()) };
+        let ends = self.epilogue.map(|ending| ending.bind(&pieces));
         let workspace = elements_mut::<f32>(bytemuck::cast_slice_mut(workspace));
-        let (sums, packed) = workspace.split_at_mut(self.finish.accumulated());
-        let run = Run { product: self, threads, a: &a, b: &b, kept, ends, inputs: &inputs };
-        match self.cut {
-            Cut::Batches(together) => run.batches(stores, sums, together),
-            Cut::Tiles(bands) if bands.is_whole() => run.bands(stores, sums, packed, bands),
-            Cut::Tiles(bands) => {
-                run.tiles(&mut stores, sums, packed, bands);
+        let (sums, packed) = workspace.split_at_mut(self.finish.workspace_elements());
+        let run = MatMulRun { product: self, threads, a: &a, b: &b, prepacked: kept, epilogue: ends, inputs: &inputs };
+        match self.split {
+            MatMulSplit::Batches(together) => run.run_batches(stores, sums, together),
+            MatMulSplit::Tiles(bands) if bands.covers_whole_rows() => run.run_bands(stores, sums, packed, bands),
+            MatMulSplit::Tiles(bands) => {
+                run.run_tiles(&mut stores, sums, packed, bands);
                 if ends.is_none() {
-                    run.finish(stores, sums);
+                    run.run_epilogue(stores, sums);
                 }
             }
         }
@@ -140,48 +141,62 @@ impl MatMul {
 }
 
 /// One run of a product.
-struct Run<'r> {
-    product: &'r MatMul,
-    threads: &'r Threads,
+struct MatMulRun<'r> {
+    product: &'r CpuMatMul,
+    threads: &'r CpuThreads,
     a: &'r [f32],
     b: &'r [f32],
-    kept: Option<&'r [f32]>,
-    ends: Option<Ends<'r>>,
-    inputs: &'r [Input<'r>],
+    prepacked: Option<&'r [f32]>,
+    epilogue: Option<BoundBiasClamp<'r>>,
+    inputs: &'r [OperandMemory<'r>],
 }
 
-impl<'r> Run<'r> {
-    fn left(&self, batch: usize) -> Matrix<'r> {
+impl<'r> MatMulRun<'r> {
+    fn lhs(&self, batch: usize) -> GemmMatrix<'r> {
         let [_, m, _, k] = self.product.sizes;
         let data = self.a.get(batch * self.product.batch_strides[0]..).unwrap_or(&[]);
-        Matrix::new(data, k, m, self.product.transposes[0])
+        GemmMatrix::new(data, k, m, self.product.transposes[0])
     }
 
-    fn right(&self, batch: usize) -> Matrix<'r> {
+    fn rhs(&self, batch: usize) -> GemmMatrix<'r> {
         let [_, _, n, k] = self.product.sizes;
         let data = self.b.get(batch * self.product.batch_strides[1]..).unwrap_or(&[]);
-        Matrix::new(data, n, k, self.product.transposes[1])
+        GemmMatrix::new(data, n, k, self.product.transposes[1])
     }
 
     /// Several whole batches a task.
-    fn batches(&self, stores: Vec<&mut [u8]>, sums: &mut [f32], together: usize) {
+    fn run_batches(&self, stores: Vec<&mut [u8]>, sums: &mut [f32], together: usize) {
         let [batch, m, n, _] = self.product.sizes;
         let counts = (0..batch).step_by(together).map(|at| together.min(batch - at) * m * n);
-        let chunks = self.product.finish.chunks(stores, counts);
-        let tasks = with_windows(chunks, sums, self.product.finish.accumulation);
-        self.threads.each(self.product.operations(), tasks, |(chunk, window)| {
+        let chunks = self.product.finish.split_stores(stores, counts);
+        let tasks = with_accumulators(chunks, sums, self.product.finish.accumulation);
+        self.threads.for_each(self.product.operations(), tasks, |(chunk, window)| {
             self.finish_chunk(chunk, window, |out, first| {
                 with_scratch(|scratch| {
                     for (at, out) in out.chunks_exact_mut(m * n).enumerate() {
                         let batch = first / (m * n) + at;
-                        match self.kept {
+                        match self.prepacked {
                             Some(data) => {
-                                let b = Right::Packed(Packed { layout: self.product.layout, data });
-                                multiply_by(out, self.left(batch), b, false, self.ends, &mut scratch.product);
+                                let b = RhsOperand::Packed(PackedMatrix { layout: self.product.layout, data });
+                                multiply_with_epilogue(
+                                    out,
+                                    self.lhs(batch),
+                                    b,
+                                    false,
+                                    self.epilogue,
+                                    &mut scratch.product,
+                                );
                             }
                             None => {
-                                let b = Right::Plain(self.product.layout, self.right(batch));
-                                multiply_by(out, self.left(batch), b, false, self.ends, &mut scratch.product);
+                                let b = RhsOperand::Unpacked(self.product.layout, self.rhs(batch));
+                                multiply_with_epilogue(
+                                    out,
+                                    self.lhs(batch),
+                                    b,
+                                    false,
+                                    self.epilogue,
+                                    &mut scratch.product,
+                                );
                             }
                         }
                     }
@@ -191,104 +206,106 @@ impl<'r> Run<'r> {
     }
 
     /// The second operand of a batch, packed where that is done before.
-    fn packed<'p>(&self, batch: usize, out: &'p mut [f32]) -> Right<'p>
+    fn rhs_operand<'p>(&self, batch: usize, out: &'p mut [f32]) -> RhsOperand<'p>
     where
         'r: 'p,
     {
         let layout = self.product.layout;
-        if let Some(data) = self.kept {
-            return Right::Packed(Packed { layout, data });
+        if let Some(data) = self.prepacked {
+            return RhsOperand::Packed(PackedMatrix { layout, data });
         }
-        if !self.product.is_packed_before() {
-            return Right::Plain(layout, self.right(batch));
+        if !self.product.packs_ahead() {
+            return RhsOperand::Unpacked(layout, self.rhs(batch));
         }
         let out = &mut out[..layout.len()];
-        let b = self.right(batch);
-        self.threads.each(layout.len(), parts(layout, out), |part| part.fill(b));
-        Right::Packed(Packed { layout, data: out })
+        let b = self.rhs(batch);
+        self.threads.for_each(layout.len(), split_panels(layout, out), |part| part.pack(b));
+        RhsOperand::Packed(PackedMatrix { layout, data: out })
     }
 
     /// A band of rows a task, finished while it is in the cache.
-    fn bands(&self, mut stores: Vec<&mut [u8]>, sums: &mut [f32], packed: &mut [f32], bands: Bands) {
+    fn run_bands(&self, mut stores: Vec<&mut [u8]>, sums: &mut [f32], packed: &mut [f32], bands: GemmPartition) {
         let [batch, m, n, _] = self.product.sizes;
         let finish = &self.product.finish;
         let mut sums = sums;
         for batch in 0..batch {
-            let b = self.packed(batch, packed);
+            let b = self.rhs_operand(batch, packed);
             let mut one = Vec::with_capacity(stores.len());
             for (store, size) in stores.iter_mut().zip(finish.element_bytes()) {
                 let (mine, rest) = std::mem::take(store).split_at_mut(m * n * size);
                 *store = rest;
                 one.push(mine);
             }
-            let counts = bands.ranges().map(|rows| rows.len() * n);
-            let mut chunks = finish.chunks(one, counts);
+            let counts = bands.row_ranges().map(|rows| rows.len() * n);
+            let mut chunks = finish.split_stores(one, counts);
             chunks.iter_mut().for_each(|chunk| chunk.first += batch * m * n);
-            let here = if finish.accumulation == Accumulation::Workspace { m * n } else { 0 };
+            let here = if finish.accumulation == AccumulationTarget::Workspace { m * n } else { 0 };
             let (mine, rest) = sums.split_at_mut(here);
             sums = rest;
-            let tasks = with_windows(chunks, mine, finish.accumulation);
-            self.threads.each(self.product.operations(), tasks, |(chunk, window)| {
+            let tasks = with_accumulators(chunks, mine, finish.accumulation);
+            self.threads.for_each(self.product.operations(), tasks, |(chunk, window)| {
                 self.finish_chunk(chunk, window, |out, first| {
-                    let a = self.left(batch).below(first / n - batch * m);
-                    with_scratch(|scratch| multiply_by(out, a, b, false, self.ends, &mut scratch.product));
+                    let a = self.lhs(batch).skip_rows(first / n - batch * m);
+                    with_scratch(|scratch| {
+                        multiply_with_epilogue(out, a, b, false, self.epilogue, &mut scratch.product)
+                    });
                 });
             });
         }
     }
 
-    fn finish_chunk(&self, chunk: Chunk<'_>, window: &mut [f32], compute: impl FnOnce(&mut [f32], usize)) {
+    fn finish_chunk(&self, chunk: StoreChunk<'_>, window: &mut [f32], compute: impl FnOnce(&mut [f32], usize)) {
         let finish = &self.product.finish;
-        if self.ends.is_none() {
+        if self.epilogue.is_none() {
             return finish_chunk(finish, self.inputs, chunk, window, compute);
         }
-        let Chunk { first, mut stores, .. } = chunk;
+        let StoreChunk { first, mut stores, .. } = chunk;
         compute(elements_mut(stores[0]), first);
     }
 
     /// Tiles of rows and panels; what was accumulated is finished afterwards.
-    fn tiles(&self, stores: &mut [&mut [u8]], sums: &mut [f32], packed: &mut [f32], bands: Bands) {
+    fn run_tiles(&self, stores: &mut [&mut [u8]], sums: &mut [f32], packed: &mut [f32], bands: GemmPartition) {
         let [batch, m, n, k] = self.product.sizes;
         let layout = self.product.layout;
         let out = match self.product.finish.accumulation {
-            _ if self.ends.is_some() => elements_mut::<f32>(stores[0]),
-            Accumulation::Store(store) => elements_mut::<f32>(stores[store]),
-            Accumulation::Workspace | Accumulation::None => sums,
+            _ if self.epilogue.is_some() => elements_mut::<f32>(stores[0]),
+            AccumulationTarget::Store(store) => elements_mut::<f32>(stores[store]),
+            AccumulationTarget::Workspace | AccumulationTarget::None => sums,
         };
         for (batch, out) in out[..batch * m * n].chunks_exact_mut(m * n).enumerate() {
-            let b = self.packed(batch, packed);
-            self.threads.each(m * n * k, bands.tiles(out), |(rows, panels, mut c)| {
-                let a = Rows::Matrix(self.left(batch).below(rows.start));
-                let ends = self.ends.map(|ends| ends.from(panels.first * layout.panel_columns()));
+            let b = self.rhs_operand(batch, packed);
+            self.threads.for_each(m * n * k, bands.tasks(out), |(rows, panels, mut c)| {
+                let a = LhsOperand::Matrix(self.lhs(batch).skip_rows(rows.start));
+                let ends = self.epilogue.map(|ends| ends.skip_channels(panels.first * layout.panel_columns()));
                 with_scratch(|scratch| {
                     let words = &mut scratch.product;
-                    Product { c: &mut c, a, b, panels, add: false, ends, words }.run();
+                    PanelProduct { c: &mut c, a, b, panels, add: false, epilogue: ends, words }.run();
                 });
             });
         }
     }
 
     /// Finishes what was accumulated.
-    fn finish(&self, stores: Vec<&mut [u8]>, sums: &mut [f32]) {
+    fn run_epilogue(&self, stores: Vec<&mut [u8]>, sums: &mut [f32]) {
         let finish = &self.product.finish;
-        let chunks = finish.chunks(stores, finish.task_counts());
-        let tasks = with_windows(chunks, sums, finish.accumulation);
-        self.threads.each(finish.elements.saturating_mul(finish.operations()), tasks, |(chunk, window)| {
+        let chunks = finish.split_stores(stores, finish.task_counts());
+        let tasks = with_accumulators(chunks, sums, finish.accumulation);
+        self.threads.for_each(finish.elements.saturating_mul(finish.operations()), tasks, |(chunk, window)| {
             finish_chunk(finish, self.inputs, chunk, window, |_, _| {});
         });
     }
 }
 
 /// Adds to each chunk the part of the workspace in which it accumulates; nothing where that is a store.
-pub(super) fn with_windows<'a>(
-    chunks: Vec<Chunk<'a>>,
+pub(super) fn with_accumulators<'a>(
+    chunks: Vec<StoreChunk<'a>>,
     mut workspace: &'a mut [f32],
-    accumulation: Accumulation,
-) -> Vec<(Chunk<'a>, &'a mut [f32])> {
-    let window = |chunk: Chunk<'a>| {
+    accumulation: AccumulationTarget,
+) -> Vec<(StoreChunk<'a>, &'a mut [f32])> {
+    let window = |chunk: StoreChunk<'a>| {
         let count = match accumulation {
-            Accumulation::Workspace => chunk.count,
-            Accumulation::Store(_) | Accumulation::None => 0,
+            AccumulationTarget::Workspace => chunk.count,
+            AccumulationTarget::Store(_) | AccumulationTarget::None => 0,
         };
         let (mine, rest) = std::mem::take(&mut workspace).split_at_mut(count);
         workspace = rest;
@@ -300,15 +317,15 @@ pub(super) fn with_windows<'a>(
 /// Computes a chunk's results with `compute`, given where they go and the first one's index, and finishes them while
 /// they are in the cache.
 pub(super) fn finish_chunk(
-    finish: &Finish,
-    inputs: &[Input<'_>],
-    mut chunk: Chunk<'_>,
+    finish: &ElementwiseStage,
+    inputs: &[OperandMemory<'_>],
+    mut chunk: StoreChunk<'_>,
     window: &mut [f32],
     compute: impl FnOnce(&mut [f32], usize),
 ) {
     match finish.accumulation {
-        Accumulation::Store(store) => compute(elements_mut(chunk.stores[store]), chunk.first),
-        Accumulation::Workspace | Accumulation::None => compute(window, chunk.first),
+        AccumulationTarget::Store(store) => compute(elements_mut(chunk.stores[store]), chunk.first),
+        AccumulationTarget::Workspace | AccumulationTarget::None => compute(window, chunk.first),
     }
-    with_scratch(|scratch| finish.run(scratch, inputs, &mut chunk, bytemuck::cast_slice(window)));
+    with_scratch(|scratch| finish.run_chunk(scratch, inputs, &mut chunk, bytemuck::cast_slice(window)));
 }

@@ -5,19 +5,19 @@ use saggar_compile::program::{Epilogue, ValueId};
 use saggar_tensor::DType;
 use saggar_tensor::op;
 
-use super::contract::{finish_chunk, with_windows};
-use super::direct::Direct;
-use super::ending::{Ending, Ends};
-use super::floats::{floats, write_floats};
-use super::gemm::{Matrix, multiply};
-use super::lanes::{accumulate, elements_mut};
-use super::map::Finish;
-use super::patch::Windows;
-use super::plan::{Planner, Refusal};
-use super::region::Piece;
-use super::registers::{Scratch, buffer, with_scratch};
-use super::threads::Threads;
-use super::words::Words;
+use super::alias_check::RegionSlice;
+use super::aligned_buffer::AlignedBuffer;
+use super::contract::{finish_chunk, with_accumulators};
+use super::direct::DirectConv2d;
+use super::elementwise_loops::{accumulate, elements_mut};
+use super::epilogue::{BiasClampEpilogue, BoundBiasClamp};
+use super::f32_access::{as_f32, write_as_f32};
+use super::gemm::{GemmMatrix, multiply};
+use super::im2col::WindowGeometry;
+use super::kernel_plan::{KernelPlanner, KernelRefusal};
+use super::map::ElementwiseStage;
+use super::thread_scratch::{ThreadScratch, buffer, with_scratch};
+use super::threads::CpuThreads;
 
 /// Partial sums of a filter's gradient: enough to share among threads, few enough to add up quickly.
 const PARTIALS_MAX: usize = 16;
@@ -29,100 +29,101 @@ const PATCH_COLUMNS: usize = 512;
 
 /// Sizes of a convolution.
 #[derive(Clone, Copy, Debug)]
-struct Sizes {
+struct Conv2dSizes {
     images: usize,
     groups: usize,
     /// Input channels of one group.
     channels: usize,
     /// Output channels of one group.
     outputs: usize,
-    windows: Windows,
+    windows: WindowGeometry,
 }
 
-impl Sizes {
+impl Conv2dSizes {
     /// From dimensions of input `[n, c, h, w]`, filter `[o, c/groups, kh, kw]` and result `[n, o, oh, ow]`.
-    fn new(conv: &op::Conv2d, input: &[usize], filter: &[usize], result: &[usize]) -> Sizes {
+    fn new(conv: &op::Conv2d, input: &[usize], filter: &[usize], result: &[usize]) -> Conv2dSizes {
         let plane = |dims: &[usize]| [dims[2], dims[3]];
-        Sizes {
+        Conv2dSizes {
             images: input[0],
             groups: conv.groups,
             channels: filter[1],
             outputs: filter[0] / conv.groups.max(1),
-            windows: Windows::of(conv, plane(input), plane(filter), plane(result)),
+            windows: WindowGeometry::from_conv(conv, plane(input), plane(filter), plane(result)),
         }
     }
 
     /// Elements of one group of one input image.
-    fn input(&self) -> usize {
+    fn input_elements(&self) -> usize {
         self.channels * self.windows.input[0] * self.windows.input[1]
     }
 
     /// Columns of one image's patch matrix: output places.
-    fn columns(&self) -> usize {
+    fn patch_columns(&self) -> usize {
         self.windows.output_plane()
     }
 
     /// Rows of the patch matrix: taps of one group.
-    fn depth(&self) -> usize {
+    fn patch_rows(&self) -> usize {
         self.channels * self.windows.window[0] * self.windows.window[1]
     }
 
     /// Elements of one group of one result image.
-    fn result(&self) -> usize {
-        self.outputs * self.columns()
+    fn result_elements(&self) -> usize {
+        self.outputs * self.patch_columns()
     }
 
     /// Elements of one group of the filter.
-    fn filter(&self) -> usize {
-        self.outputs * self.depth()
+    fn filter_elements(&self) -> usize {
+        self.outputs * self.patch_rows()
     }
 
     fn multiply_adds(&self) -> usize {
-        (self.images * self.groups * self.result()).saturating_mul(self.depth())
+        (self.images * self.groups * self.result_elements()).saturating_mul(self.patch_rows())
     }
 
     /// Images whose patches make one matrix: as many as fit the cache, where one alone has few columns.
-    fn together(&self) -> usize {
-        let fit = PATCH_ELEMENTS_MAX / (self.depth() * self.columns()).max(1);
-        let useful = PATCH_COLUMNS.div_ceil(self.columns().max(1));
+    fn images_per_patch_matrix(&self) -> usize {
+        let fit = PATCH_ELEMENTS_MAX / (self.patch_rows() * self.patch_columns()).max(1);
+        let useful = PATCH_COLUMNS.div_ceil(self.patch_columns().max(1));
         fit.min(useful).max(1)
     }
 
     /// Whether images are multiplied as they are.
     fn is_pointwise(&self) -> bool {
-        self.windows.is_pointwise() && self.together() == 1
+        self.windows.is_pointwise() && self.images_per_patch_matrix() == 1
     }
 
     /// The patch matrix of group `group` of whole images, side by side.
-    fn patches<'a>(&self, images: &'a [f32], group: usize, words: &'a mut Words) -> &'a [f32] {
-        let image = self.groups * self.input();
+    fn patch_matrix<'a>(&self, images: &'a [f32], group: usize, words: &'a mut AlignedBuffer) -> &'a [f32] {
+        let image = self.groups * self.input_elements();
         let count = images.len() / image.max(1);
         if self.is_pointwise() {
-            return &images[group * self.input()..][..self.input()];
+            return &images[group * self.input_elements()..][..self.input_elements()];
         }
-        let width = count * self.columns();
-        let patches = buffer::<f32>(words, self.depth() * width);
+        let width = count * self.patch_columns();
+        let patches = buffer::<f32>(words, self.patch_rows() * width);
         if !patches.is_empty() {
             for (index, image) in images.chunks(image).enumerate() {
-                let image = &image[group * self.input()..][..self.input()];
-                self.windows.unfold(image, &mut patches[index * self.columns()..], width);
+                let image = &image[group * self.input_elements()..][..self.input_elements()];
+                self.windows.unfold(image, &mut patches[index * self.patch_columns()..], width);
             }
         }
         patches
     }
 
     /// Group `group` of whole result images as a matrix of output channels and places, images side by side.
-    fn side_by_side<'a>(&self, results: &'a [f32], group: usize, words: &'a mut Words) -> &'a [f32] {
-        let image = self.groups * self.result();
+    fn result_matrix<'a>(&self, results: &'a [f32], group: usize, words: &'a mut AlignedBuffer) -> &'a [f32] {
+        let image = self.groups * self.result_elements();
         let count = results.len() / image.max(1);
         if count <= 1 {
-            return &results[group * self.result()..][..self.result()];
+            return &results[group * self.result_elements()..][..self.result_elements()];
         }
-        let matrix = buffer::<f32>(words, count * self.result());
+        let matrix = buffer::<f32>(words, count * self.result_elements());
         for (index, image) in results.chunks(image).enumerate() {
-            let image = &image[group * self.result()..][..self.result()];
-            for (channel, place) in image.chunks(self.columns()).enumerate() {
-                matrix[(channel * count + index) * self.columns()..][..self.columns()].copy_from_slice(place);
+            let image = &image[group * self.result_elements()..][..self.result_elements()];
+            for (channel, place) in image.chunks(self.patch_columns()).enumerate() {
+                matrix[(channel * count + index) * self.patch_columns()..][..self.patch_columns()]
+                    .copy_from_slice(place);
             }
         }
         matrix
@@ -131,37 +132,37 @@ impl Sizes {
 
 /// Convolution with an epilogue.
 #[derive(Debug)]
-pub(super) struct Conv2d {
-    sizes: Sizes,
+pub(super) struct CpuConv2dNchw {
+    sizes: Conv2dSizes,
     /// None where images become patches.
-    direct: Option<Direct>,
+    direct: Option<DirectConv2d>,
     /// None where the epilogue is another one, or runs after patches were multiplied.
-    ending: Option<Ending>,
+    epilogue: Option<BiasClampEpilogue>,
     dtype: DType,
     input: usize,
     filter: usize,
-    finish: Finish,
+    finish: ElementwiseStage,
 }
 
-impl Conv2d {
-    /// Prepares a `Body::Conv2d` of `[input, filter]`.
+impl CpuConv2dNchw {
+    /// Prepares a `Body::CpuConv2dNchw` of `[input, filter]`.
     pub(super) fn new(
-        planner: &Planner<'_>,
+        planner: &KernelPlanner<'_>,
         conv: &op::Conv2d,
         [input, filter]: [ValueId; 2],
         result: &[usize; 4],
         epilogue: &Epilogue,
-    ) -> Result<Conv2d, Refusal> {
-        let sizes = Sizes::new(conv, planner.dims(input), planner.dims(filter), result);
-        let direct = Direct::new(sizes.windows, sizes.channels).filter(|direct| direct.pays(sizes.outputs));
-        Ok(Conv2d {
+    ) -> Result<CpuConv2dNchw, KernelRefusal> {
+        let sizes = Conv2dSizes::new(conv, planner.dims(input), planner.dims(filter), result);
+        let direct = DirectConv2d::new(sizes.windows, sizes.channels).filter(|direct| direct.is_faster(sizes.outputs));
+        Ok(CpuConv2dNchw {
             sizes,
-            ending: direct.as_ref().and_then(|_| Ending::of(planner, result, 1, epilogue)),
+            epilogue: direct.as_ref().and_then(|_| BiasClampEpilogue::recognize(planner, result, 1, epilogue)),
             direct,
-            dtype: planner.float(input)?,
+            dtype: planner.float_dtype(input)?,
             input: planner.operand(input)?,
             filter: planner.operand(filter)?,
-            finish: Finish::epilogue(planner, result, epilogue)?,
+            finish: ElementwiseStage::epilogue(planner, result, epilogue)?,
         })
     }
 
@@ -172,85 +173,97 @@ impl Conv2d {
 
     /// What is accumulated outside the stores.
     pub(super) fn workspace_bytes(&self) -> usize {
-        4 * self.finish.accumulated()
+        4 * self.finish.workspace_elements()
     }
 
     /// Runs it.
-    pub(super) fn run(&self, threads: &Threads, mut pieces: Vec<Piece<'_>>, workspace: &mut [u64]) {
+    pub(super) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>, workspace: &mut [u64]) {
         let sizes = &self.sizes;
-        let image = sizes.groups * sizes.result();
+        let image = sizes.groups * sizes.result_elements();
         if self.finish.elements == 0 {
             return;
         }
-        let stores = self.finish.take(&mut pieces);
+        let stores = self.finish.take_stores(&mut pieces);
         let inputs = self.finish.inputs(&pieces);
         let (x, filter) = (pieces[self.input].read(), pieces[self.filter].read());
-        let (x, filter) = (floats(self.dtype, x), floats(self.dtype, filter));
-        let together = if self.direct.is_some() { 1 } else { sizes.together() };
+        let (x, filter) = (as_f32(self.dtype, x), as_f32(self.dtype, filter));
+        let together = if self.direct.is_some() { 1 } else { sizes.images_per_patch_matrix() };
         let counts = (0..sizes.images).step_by(together).map(|at| together.min(sizes.images - at) * image);
-        let chunks = self.finish.chunks(stores, counts);
+        let chunks = self.finish.split_stores(stores, counts);
         let workspace = elements_mut::<f32>(bytemuck::cast_slice_mut(workspace));
-        let tasks = with_windows(chunks, workspace, self.finish.accumulation);
-        let ends = self.ending.map(|ending| ending.ends(&pieces));
-        threads.each(sizes.multiply_adds(), tasks, |(mut chunk, window)| {
-            let input = sizes.groups * sizes.input();
+        let tasks = with_accumulators(chunks, workspace, self.finish.accumulation);
+        let ends = self.epilogue.map(|ending| ending.bind(&pieces));
+        threads.for_each(sizes.multiply_adds(), tasks, |(mut chunk, window)| {
+            let input = sizes.groups * sizes.input_elements();
             let x = &x[chunk.first / image * input..][..chunk.count / image * input];
             match (&self.direct, ends) {
                 (Some(direct), Some(ends)) => {
-                    let ends = |group: usize| ends.from(group * sizes.outputs);
-                    self.directly(direct, x, &filter, elements_mut(chunk.stores[0]), ends);
+                    let ends = |group: usize| ends.skip_channels(group * sizes.outputs);
+                    self.run_direct(direct, x, &filter, elements_mut(chunk.stores[0]), ends);
                 }
                 (Some(direct), None) => finish_chunk(&self.finish, &inputs, chunk, window, |out, _| {
-                    self.directly(direct, x, &filter, out, |_| Ends::NONE);
+                    self.run_direct(direct, x, &filter, out, |_| BoundBiasClamp::NONE);
                 }),
                 (None, _) => finish_chunk(&self.finish, &inputs, chunk, window, |out, _| {
-                    self.images(x, &filter, out);
+                    self.run_im2col(x, &filter, out);
                 }),
             }
         });
     }
 
-    /// One image, without patches; `ends` of each group.
-    fn directly<'a>(
+    /// One image, without patches; `bind` of each group.
+    fn run_direct<'a>(
         &self,
-        direct: &Direct,
+        direct: &DirectConv2d,
         x: &[f32],
         filter: &[f32],
         out: &mut [f32],
-        ends: impl Fn(usize) -> Ends<'a>,
+        ends: impl Fn(usize) -> BoundBiasClamp<'a>,
     ) {
         let sizes = &self.sizes;
         with_scratch(|scratch| {
-            for (group, out) in out.chunks_mut(sizes.result()).enumerate() {
-                let x = &x[group * sizes.input()..][..sizes.input()];
-                let filter = &filter[group * sizes.filter()..][..sizes.filter()];
+            for (group, out) in out.chunks_mut(sizes.result_elements()).enumerate() {
+                let x = &x[group * sizes.input_elements()..][..sizes.input_elements()];
+                let filter = &filter[group * sizes.filter_elements()..][..sizes.filter_elements()];
                 direct.run(x, filter, out, ends(group), &mut scratch.buffers);
             }
         });
     }
 
-    fn images(&self, x: &[f32], filter: &[f32], out: &mut [f32]) {
+    fn run_im2col(&self, x: &[f32], filter: &[f32], out: &mut [f32]) {
         let sizes = &self.sizes;
-        let image = sizes.groups * sizes.result();
+        let image = sizes.groups * sizes.result_elements();
         let count = out.len() / image;
-        let columns = count * sizes.columns();
+        let columns = count * sizes.patch_columns();
         with_scratch(|scratch| {
-            let Scratch { buffers: [words, others], product, .. } = scratch;
+            let ThreadScratch { buffers: [words, others], product, .. } = scratch;
             for group in 0..sizes.groups {
-                let patches = sizes.patches(x, group, words);
-                let a = Matrix::new(&filter[group * sizes.filter()..][..sizes.filter()], sizes.depth(), 0, false);
-                let b = Matrix::new(patches, columns, 0, false);
-                let shape = [sizes.outputs, columns, sizes.depth()];
+                let patches = sizes.patch_matrix(x, group, words);
+                let a = GemmMatrix::new(
+                    &filter[group * sizes.filter_elements()..][..sizes.filter_elements()],
+                    sizes.patch_rows(),
+                    0,
+                    false,
+                );
+                let b = GemmMatrix::new(patches, columns, 0, false);
+                let shape = [sizes.outputs, columns, sizes.patch_rows()];
                 if count == 1 {
-                    multiply(&mut out[group * sizes.result()..][..sizes.result()], shape, a, b, false, product);
+                    multiply(
+                        &mut out[group * sizes.result_elements()..][..sizes.result_elements()],
+                        shape,
+                        a,
+                        b,
+                        false,
+                        product,
+                    );
                     continue;
                 }
                 let matrix = buffer::<f32>(others, sizes.outputs * columns);
                 multiply(matrix, shape, a, b, false, product);
                 for (index, out) in out.chunks_mut(image).enumerate() {
-                    let out = &mut out[group * sizes.result()..][..sizes.result()];
-                    for (out, row) in out.chunks_mut(sizes.columns()).zip(matrix.chunks(columns)) {
-                        out.copy_from_slice(&row[index * sizes.columns()..][..sizes.columns()]);
+                    let out = &mut out[group * sizes.result_elements()..][..sizes.result_elements()];
+                    for (out, row) in out.chunks_mut(sizes.patch_columns()).zip(matrix.chunks(columns)) {
+                        out.copy_from_slice(&row[index * sizes.patch_columns()..][..sizes.patch_columns()]);
                     }
                 }
             }
@@ -260,24 +273,24 @@ impl Conv2d {
 
 /// Adjoint of a convolution in its input.
 #[derive(Debug)]
-pub(super) struct InputGrad {
-    sizes: Sizes,
+pub(super) struct CpuInputGradNchw {
+    sizes: Conv2dSizes,
     dtype: DType,
     gradient: usize,
     filter: usize,
     output: usize,
 }
 
-impl InputGrad {
+impl CpuInputGradNchw {
     /// Prepares a `Body::Conv2dInputGrad` of `[gradient, filter, output]`.
     pub(super) fn new(
-        planner: &Planner<'_>,
+        planner: &KernelPlanner<'_>,
         conv: &op::Conv2d,
         [gradient, filter, output]: [ValueId; 3],
-    ) -> Result<InputGrad, Refusal> {
-        Ok(InputGrad {
-            sizes: Sizes::new(conv, planner.dims(output), planner.dims(filter), planner.dims(gradient)),
-            dtype: planner.float(gradient)?,
+    ) -> Result<CpuInputGradNchw, KernelRefusal> {
+        Ok(CpuInputGradNchw {
+            sizes: Conv2dSizes::new(conv, planner.dims(output), planner.dims(filter), planner.dims(gradient)),
+            dtype: planner.float_dtype(gradient)?,
             gradient: planner.operand(gradient)?,
             filter: planner.operand(filter)?,
             output: planner.region(output),
@@ -285,47 +298,54 @@ impl InputGrad {
     }
 
     /// Runs it.
-    pub(super) fn run(&self, threads: &Threads, mut pieces: Vec<Piece<'_>>) {
+    pub(super) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>) {
         let sizes = &self.sizes;
         let output = pieces[self.output].take();
         let (dy, filter) = (pieces[self.gradient].read(), pieces[self.filter].read());
-        let (dy, filter) = (floats(self.dtype, dy), floats(self.dtype, filter));
-        let image = sizes.groups * sizes.input();
+        let (dy, filter) = (as_f32(self.dtype, dy), as_f32(self.dtype, filter));
+        let image = sizes.groups * sizes.input_elements();
         if image == 0 {
             return;
         }
-        write_floats(self.dtype, output, |dx| {
-            let together = sizes.together();
+        write_as_f32(self.dtype, output, |dx| {
+            let together = sizes.images_per_patch_matrix();
             let tasks: Vec<_> = dx.chunks_mut(image * together).enumerate().collect();
-            threads.each(sizes.multiply_adds(), tasks, |(index, dx)| {
-                let result = sizes.groups * sizes.result();
-                self.images(&dy[index * together * result..][..dx.len() / image * result], &filter, dx);
+            threads.for_each(sizes.multiply_adds(), tasks, |(index, dx)| {
+                let result = sizes.groups * sizes.result_elements();
+                self.run_col2im(&dy[index * together * result..][..dx.len() / image * result], &filter, dx);
             });
         });
     }
 
-    fn images(&self, dy: &[f32], filter: &[f32], dx: &mut [f32]) {
+    fn run_col2im(&self, dy: &[f32], filter: &[f32], dx: &mut [f32]) {
         let sizes = &self.sizes;
-        let image = sizes.groups * sizes.input();
-        let columns = dx.len() / image * sizes.columns();
-        let shape = [sizes.depth(), columns, sizes.outputs];
+        let image = sizes.groups * sizes.input_elements();
+        let columns = dx.len() / image * sizes.patch_columns();
+        let shape = [sizes.patch_rows(), columns, sizes.outputs];
         with_scratch(|scratch| {
-            let Scratch { buffers: [words, others], product, .. } = scratch;
+            let ThreadScratch { buffers: [words, others], product, .. } = scratch;
             for group in 0..sizes.groups {
-                let filter = &filter[group * sizes.filter()..][..sizes.filter()];
-                let a = Matrix::new(filter, 0, sizes.depth(), true);
-                let b = Matrix::new(sizes.side_by_side(dy, group, others), columns, 0, false);
+                let filter = &filter[group * sizes.filter_elements()..][..sizes.filter_elements()];
+                let a = GemmMatrix::new(filter, 0, sizes.patch_rows(), true);
+                let b = GemmMatrix::new(sizes.result_matrix(dy, group, others), columns, 0, false);
                 if sizes.is_pointwise() {
-                    multiply(&mut dx[group * sizes.input()..][..sizes.input()], shape, a, b, false, product);
+                    multiply(
+                        &mut dx[group * sizes.input_elements()..][..sizes.input_elements()],
+                        shape,
+                        a,
+                        b,
+                        false,
+                        product,
+                    );
                     continue;
                 }
-                let patches = buffer::<f32>(words, sizes.depth() * columns);
+                let patches = buffer::<f32>(words, sizes.patch_rows() * columns);
                 multiply(patches, shape, a, b, false, product);
                 for (index, dx) in dx.chunks_mut(image).enumerate() {
-                    let dx = &mut dx[group * sizes.input()..][..sizes.input()];
+                    let dx = &mut dx[group * sizes.input_elements()..][..sizes.input_elements()];
                     dx.fill(0.0);
                     if !patches.is_empty() {
-                        sizes.windows.fold(&patches[index * sizes.columns()..], columns, dx);
+                        sizes.windows.fold(&patches[index * sizes.patch_columns()..], columns, dx);
                     }
                 }
             }
@@ -335,24 +355,24 @@ impl InputGrad {
 
 /// Adjoint of a convolution in its filter.
 #[derive(Debug)]
-pub(super) struct FilterGrad {
-    sizes: Sizes,
+pub(super) struct CpuFilterGradNchw {
+    sizes: Conv2dSizes,
     dtype: DType,
     input: usize,
     gradient: usize,
     output: usize,
 }
 
-impl FilterGrad {
+impl CpuFilterGradNchw {
     /// Prepares a `Body::Conv2dFilterGrad` of `[input, gradient, output]`.
     pub(super) fn new(
-        planner: &Planner<'_>,
+        planner: &KernelPlanner<'_>,
         conv: &op::Conv2d,
         [input, gradient, output]: [ValueId; 3],
-    ) -> Result<FilterGrad, Refusal> {
-        Ok(FilterGrad {
-            sizes: Sizes::new(conv, planner.dims(input), planner.dims(output), planner.dims(gradient)),
-            dtype: planner.float(input)?,
+    ) -> Result<CpuFilterGradNchw, KernelRefusal> {
+        Ok(CpuFilterGradNchw {
+            sizes: Conv2dSizes::new(conv, planner.dims(input), planner.dims(output), planner.dims(gradient)),
+            dtype: planner.float_dtype(input)?,
             input: planner.operand(input)?,
             gradient: planner.operand(gradient)?,
             output: planner.region(output),
@@ -360,43 +380,43 @@ impl FilterGrad {
     }
 
     /// Images whose gradients are added up by one task.
-    fn images(&self) -> usize {
+    fn images_per_partial(&self) -> usize {
         self.sizes.images.div_ceil(PARTIALS_MAX).max(1)
     }
 
     fn partials(&self) -> usize {
-        self.sizes.images.div_ceil(self.images())
+        self.sizes.images.div_ceil(self.images_per_partial())
     }
 
     /// Partial sums.
     pub(super) fn workspace_bytes(&self) -> usize {
-        4 * self.partials() * self.sizes.groups * self.sizes.filter()
+        4 * self.partials() * self.sizes.groups * self.sizes.filter_elements()
     }
 
     /// Runs it.
-    pub(super) fn run(&self, threads: &Threads, mut pieces: Vec<Piece<'_>>, workspace: &mut [u64]) {
+    pub(super) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>, workspace: &mut [u64]) {
         let sizes = &self.sizes;
         let output = pieces[self.output].take();
         let (x, dy) = (pieces[self.input].read(), pieces[self.gradient].read());
-        let (x, dy) = (floats(self.dtype, x), floats(self.dtype, dy));
-        let filter = sizes.groups * sizes.filter();
+        let (x, dy) = (as_f32(self.dtype, x), as_f32(self.dtype, dy));
+        let filter = sizes.groups * sizes.filter_elements();
         if filter == 0 {
             return;
         }
         let workspace = elements_mut::<f32>(bytemuck::cast_slice_mut(workspace));
         let partials = &mut workspace[..self.partials() * filter];
         let tasks: Vec<_> = partials.chunks_mut(filter).enumerate().collect();
-        threads.each(sizes.multiply_adds(), tasks, |(index, partial)| {
+        threads.for_each(sizes.multiply_adds(), tasks, |(index, partial)| {
             partial.fill(0.0);
-            let first = index * self.images();
-            let last = (first + self.images()).min(sizes.images);
-            for image in (first..last).step_by(sizes.together()) {
-                let count = sizes.together().min(last - image);
-                let (input, result) = (sizes.groups * sizes.input(), sizes.groups * sizes.result());
-                self.add(&x[image * input..][..count * input], &dy[image * result..][..count * result], partial);
+            let first = index * self.images_per_partial();
+            let last = (first + self.images_per_partial()).min(sizes.images);
+            for image in (first..last).step_by(sizes.images_per_patch_matrix()) {
+                let count = sizes.images_per_patch_matrix().min(last - image);
+                let (input, result) = (sizes.groups * sizes.input_elements(), sizes.groups * sizes.result_elements());
+                self.add_images(&x[image * input..][..count * input], &dy[image * result..][..count * result], partial);
             }
         });
-        write_floats(self.dtype, output, |sum| {
+        write_as_f32(self.dtype, output, |sum| {
             sum.fill(0.0);
             for partial in partials.chunks(filter) {
                 accumulate(op::ReduceKind::Sum, sum, partial);
@@ -405,15 +425,15 @@ impl FilterGrad {
     }
 
     /// Adds the gradients of whole images.
-    fn add(&self, x: &[f32], dy: &[f32], partial: &mut [f32]) {
+    fn add_images(&self, x: &[f32], dy: &[f32], partial: &mut [f32]) {
         let sizes = &self.sizes;
         let columns = dy.len() / sizes.groups.max(1) / sizes.outputs.max(1);
         with_scratch(|scratch| {
-            let Scratch { buffers: [words, others], product, .. } = scratch;
-            for (group, partial) in partial.chunks_mut(sizes.filter()).enumerate() {
-                let a = Matrix::new(sizes.side_by_side(dy, group, others), columns, 0, false);
-                let b = Matrix::new(sizes.patches(x, group, words), 0, columns, true);
-                multiply(partial, [sizes.outputs, sizes.depth(), columns], a, b, true, product);
+            let ThreadScratch { buffers: [words, others], product, .. } = scratch;
+            for (group, partial) in partial.chunks_mut(sizes.filter_elements()).enumerate() {
+                let a = GemmMatrix::new(sizes.result_matrix(dy, group, others), columns, 0, false);
+                let b = GemmMatrix::new(sizes.patch_matrix(x, group, words), 0, columns, true);
+                multiply(partial, [sizes.outputs, sizes.patch_rows(), columns], a, b, true, product);
             }
         });
     }

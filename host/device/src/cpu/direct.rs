@@ -9,12 +9,12 @@
 //! Every result is one chain of multiply-adds over the taps in the order of the filter, from zero on. So its bits do not
 //! depend on how places and channels are cut into tiles.
 
+use super::aligned_buffer::AlignedBuffer;
 use super::cancel;
-use super::ending::{End, Ends};
-use super::patch::{Windows, copy_row};
-use super::registers::buffer;
+use super::epilogue::{BoundBiasClamp, ChannelBiasClamp};
+use super::im2col::{WindowGeometry, copy_row};
 use super::simd::{FusedWork, MulAdd, dispatch_fused};
-use super::words::Words;
+use super::thread_scratch::buffer;
 
 /// Output channels of a tile at most: with two vectors of places, their sums, a vector of each and a factor are fifteen
 /// of sixteen registers.
@@ -35,8 +35,8 @@ const SPARE_ELEMENTS: usize = 1 << 16;
 
 /// The geometry of a convolution's laid-out images.
 #[derive(Clone, Debug)]
-pub(super) struct Direct {
-    windows: Windows,
+pub(super) struct DirectConv2d {
+    windows: WindowGeometry,
     channels: usize,
     /// Elements from one row to the next.
     pitch: usize,
@@ -47,13 +47,13 @@ pub(super) struct Direct {
     /// For each tap, channels outermost, elements from a place to the input under it.
     offsets: Vec<u32>,
     /// Elements of a laid-out image, and what vectors read behind it.
-    laid_out: usize,
+    padded_elements: usize,
 }
 
-impl Direct {
+impl DirectConv2d {
     /// For windows over `channels` channels; none where that would take much more memory than patches do.
-    pub(super) fn new(windows: Windows, channels: usize) -> Option<Direct> {
-        let Windows { input, window, output, strides, dilations, padding } = windows;
+    pub(super) fn new(windows: WindowGeometry, channels: usize) -> Option<DirectConv2d> {
+        let WindowGeometry { input, window, output, strides, dilations, padding } = windows;
         let last = |axis: usize| (window[axis].max(1) - 1) * dilations[axis] / strides[axis];
         let (rows, wide) = (output[0] + last(0), output[1] + last(1));
         let columns = (input[1] + padding[1]).div_ceil(strides[1]).min(wide);
@@ -75,18 +75,18 @@ impl Direct {
             }
         }
         let read = offsets.iter().max().map_or(0, |&last| last as usize) + rows * pitch + 2 * LANES;
-        Some(Direct { windows, channels, pitch, rows, columns, offsets, laid_out: read.max(all) })
+        Some(DirectConv2d { windows, channels, pitch, rows, columns, offsets, padded_elements: read.max(all) })
     }
 
     /// Places that are computed: all rows with what lies between them.
-    fn places(&self) -> usize {
+    fn computed_places(&self) -> usize {
         let [height, width] = self.windows.output;
         height.saturating_sub(1) * self.pitch + width
     }
 
     /// Elements from one channel's line of results to the next, with room for vectors that run over.
-    fn line(&self) -> usize {
-        self.places().next_multiple_of(LANES) + LANES
+    fn line_elements(&self) -> usize {
+        self.computed_places().next_multiple_of(LANES) + LANES
     }
 
     /// Whether this is faster than patches and a packed product, for `outputs` output channels of a group.
@@ -97,9 +97,9 @@ impl Direct {
     /// computed is not kept, and 69 and 59 for 128 of 28x28 over 64 by steps of two, though 12 and 27 for 8 of 48x48
     /// over 3. A window of one element needs no patches: 67 and 55 for 64 of 56x56 over 64. A filter past the
     /// second-level cache is read again for every image: 53 and 40 for 8 images of 256 of 14x14 over 256.
-    pub(super) fn pays(&self, outputs: usize) -> bool {
+    pub(super) fn is_faster(&self, outputs: usize) -> bool {
         let kept = self.windows.output_plane();
-        let computed = self.places().next_multiple_of(LANES);
+        let computed = self.computed_places().next_multiple_of(LANES);
         let few = outputs <= FEW_OUTPUTS;
         let full = 3 * kept > 2 * computed && outputs * self.offsets.len() <= FILTER_ELEMENTS_MAX;
         let stepped = self.windows.strides != [1, 1];
@@ -108,30 +108,37 @@ impl Direct {
 
     /// Convolves one group of one image: `image` is `[channels, height, width]`, `filter` `[outputs, taps]`, and `out`
     /// `[outputs, height, width]`.
-    pub(super) fn run(&self, image: &[f32], filter: &[f32], out: &mut [f32], ends: Ends<'_>, words: &mut [Words; 2]) {
+    pub(super) fn run(
+        &self,
+        image: &[f32],
+        filter: &[f32],
+        out: &mut [f32],
+        ends: BoundBiasClamp<'_>,
+        words: &mut [AlignedBuffer; 2],
+    ) {
         let [laid_out, lines] = words;
-        let laid_out = buffer::<f32>(laid_out, self.laid_out);
-        let lines = buffer::<f32>(lines, HEIGHT_MAX * self.line());
-        dispatch_fused(Convolve { direct: self, image, filter, out, ends, laid_out, lines });
+        let laid_out = buffer::<f32>(laid_out, self.padded_elements);
+        let lines = buffer::<f32>(lines, HEIGHT_MAX * self.line_elements());
+        dispatch_fused(DirectConv2dWork { direct: self, image, filter, out, epilogue: ends, padded: laid_out, lines });
     }
 
     /// Copies an image's rows to their places among zeros.
     #[inline(always)]
-    fn lay_out(&self, image: &[f32], laid_out: &mut [f32]) {
-        let Windows { input: [height, width], strides: [down, right], padding: [top, left], .. } = self.windows;
+    fn pad_image(&self, image: &[f32], laid_out: &mut [f32]) {
+        let WindowGeometry { input: [height, width], strides: [down, right], padding: [top, left], .. } = self.windows;
         let plane = self.rows * self.pitch;
         let (columns, rows) = (self.columns.saturating_sub(left), self.rows.saturating_sub(top).min(height));
         if [down, right] != [1, 1] || columns * rows == 0 {
-            return self.lay_out_by_steps(image, laid_out);
+            return self.pad_strided_image(image, laid_out);
         }
         for channel in 0..self.channels {
             let (image, to) = (&image[channel * height * width..], &mut laid_out[channel * plane..]);
             to[..top * self.pitch + left].fill(0.0);
             for row in 0..rows {
                 let (from, to) = (&image[row * width..], &mut to[(top + row) * self.pitch + left..]);
-                copy_whole(to, from, columns);
+                copy_vectors(to, from, columns);
                 // As far as the next row's first element, which is written over what a vector more holds.
-                fill_whole(&mut to[columns..], self.pitch - columns);
+                zero_vectors(&mut to[columns..], self.pitch - columns);
             }
             let end = (top + rows) * self.pitch;
             to[end..plane.max(end)].fill(0.0);
@@ -141,8 +148,8 @@ impl Direct {
 
     /// The same for windows that step over elements.
     #[inline(always)]
-    fn lay_out_by_steps(&self, image: &[f32], laid_out: &mut [f32]) {
-        let Windows { input: [height, width], strides: [down, right], padding: [top, left], .. } = self.windows;
+    fn pad_strided_image(&self, image: &[f32], laid_out: &mut [f32]) {
+        let WindowGeometry { input: [height, width], strides: [down, right], padding: [top, left], .. } = self.windows;
         laid_out.fill(0.0);
         let plane = self.rows * self.pitch;
         if height * width == 0 || plane == 0 {
@@ -169,13 +176,13 @@ impl Direct {
     /// Computes a line of results for each of `HEIGHT` output channels, in tiles of `WIDTH` places as long as there are as
     /// many.
     #[inline(always)]
-    fn band<M: MulAdd, const HEIGHT: usize, const WIDTH: usize>(
+    fn run_band<M: MulAdd, const HEIGHT: usize, const WIDTH: usize>(
         &self,
         laid_out: &[f32],
         filter: &[f32],
         lines: &mut [f32],
     ) {
-        let (places, line) = (self.places(), self.line());
+        let (places, line) = (self.computed_places(), self.line_elements());
         let between = WIDTH * (TAPS_BETWEEN_CHECKS / self.offsets.len().max(1)).max(1);
         let (mut at, mut check_at) = (0, between);
         while at + WIDTH <= places {
@@ -183,34 +190,40 @@ impl Direct {
                 cancel::check();
                 check_at = at + between;
             }
-            self.tile::<M, HEIGHT, WIDTH>(&laid_out[at..], filter, &mut lines[at..], line);
+            self.run_tile::<M, HEIGHT, WIDTH>(&laid_out[at..], filter, &mut lines[at..], line);
             at += WIDTH;
         }
         while at + LANES < places {
-            self.tile::<M, HEIGHT, { 2 * LANES }>(&laid_out[at..], filter, &mut lines[at..], line);
+            self.run_tile::<M, HEIGHT, { 2 * LANES }>(&laid_out[at..], filter, &mut lines[at..], line);
             at += 2 * LANES;
         }
         if at < places {
-            self.tile::<M, HEIGHT, LANES>(&laid_out[at..], filter, &mut lines[at..], line);
+            self.run_tile::<M, HEIGHT, LANES>(&laid_out[at..], filter, &mut lines[at..], line);
         }
     }
 
     /// Writes the lines of `channels` to their places.
     #[inline(always)]
-    fn write(&self, lines: &[f32], out: &mut [f32], ends: Ends<'_>, channels: std::ops::Range<usize>) {
+    fn write_channels(
+        &self,
+        lines: &[f32],
+        out: &mut [f32],
+        ends: BoundBiasClamp<'_>,
+        channels: std::ops::Range<usize>,
+    ) {
         let [height, width] = self.windows.output;
         for (index, channel) in channels.enumerate() {
             for row in 0..height {
-                let from = &lines[index * self.line() + row * self.pitch..];
+                let from = &lines[index * self.line_elements() + row * self.pitch..];
                 // What reaches past the row is written over with the next one.
-                end_whole(&mut out[(channel * height + row) * width..], from, width, ends.of(channel));
+                epilogue_vectors(&mut out[(channel * height + row) * width..], from, width, ends.channel(channel));
             }
         }
     }
 
     // Loops over constants are unrolled, so the sums stay in registers; iterators over them are not.
     #[inline(always)]
-    fn tile<M: MulAdd, const HEIGHT: usize, const WIDTH: usize>(
+    fn run_tile<M: MulAdd, const HEIGHT: usize, const WIDTH: usize>(
         &self,
         laid_out: &[f32],
         filter: &[f32],
@@ -240,15 +253,15 @@ impl Direct {
 
 /// Copies `count` elements, and those after them up to a whole vector where both sides have them.
 #[inline(always)]
-fn copy_whole(to: &mut [f32], from: &[f32], count: usize) {
+fn copy_vectors(to: &mut [f32], from: &[f32], count: usize) {
     let whole = count.next_multiple_of(LANES);
     let count = if whole <= to.len().min(from.len()) { whole } else { count };
     copy_row(&mut to[..count], &from[..count]);
 }
 
-/// Writes what becomes of `count` elements, and of those after them as [`copy_whole`] copies them.
+/// Writes what becomes of `count` elements, and of those after them as [`copy_vectors`] copies them.
 #[inline(always)]
-fn end_whole(to: &mut [f32], from: &[f32], count: usize, end: End) {
+fn epilogue_vectors(to: &mut [f32], from: &[f32], count: usize, end: ChannelBiasClamp) {
     let whole = count.next_multiple_of(LANES);
     let count = if whole <= to.len().min(from.len()) { whole } else { count };
     let ((to, to_rest), (from, rest)) = (to[..count].as_chunks_mut::<LANES>(), from[..count].as_chunks::<LANES>());
@@ -262,7 +275,7 @@ fn end_whole(to: &mut [f32], from: &[f32], count: usize, end: End) {
 
 /// Writes `count` zeros, and more up to a whole vector where there is room.
 #[inline(always)]
-fn fill_whole(to: &mut [f32], count: usize) {
+fn zero_vectors(to: &mut [f32], count: usize) {
     match to.first_chunk_mut::<LANES>() {
         Some(vector) if count <= LANES => *vector = [0.0; LANES],
         Some(_) | None => to[..count].fill(0.0),
@@ -270,23 +283,23 @@ fn fill_whole(to: &mut [f32], count: usize) {
 }
 
 /// One group of one image.
-struct Convolve<'a> {
-    direct: &'a Direct,
+struct DirectConv2dWork<'a> {
+    direct: &'a DirectConv2d,
     image: &'a [f32],
     filter: &'a [f32],
     out: &'a mut [f32],
-    ends: Ends<'a>,
-    laid_out: &'a mut [f32],
+    epilogue: BoundBiasClamp<'a>,
+    padded: &'a mut [f32],
     lines: &'a mut [f32],
 }
 
-impl FusedWork for Convolve<'_> {
+impl FusedWork for DirectConv2dWork<'_> {
     type Output = ();
 
     #[inline(always)]
     fn run<M: MulAdd>(self) {
-        let Convolve { direct, image, filter, out, ends, laid_out, lines } = self;
-        direct.lay_out(image, laid_out);
+        let DirectConv2dWork { direct, image, filter, out, epilogue: ends, padded: laid_out, lines } = self;
+        direct.pad_image(image, laid_out);
         let plane = direct.windows.output_plane();
         let outputs = out.len() / plane.max(1);
         let bands = outputs.div_ceil(HEIGHT_MAX);
@@ -297,15 +310,15 @@ impl FusedWork for Convolve<'_> {
             let height = (outputs - channel).div_ceil(bands - band);
             let filter = &filter[channel * direct.offsets.len()..];
             match height {
-                1 => direct.band::<M, 1, { 8 * LANES }>(laid_out, filter, lines),
-                2 => direct.band::<M, 2, { 4 * LANES }>(laid_out, filter, lines),
-                3 => direct.band::<M, 3, { 3 * LANES }>(laid_out, filter, lines),
-                4 => direct.band::<M, 4, { 2 * LANES }>(laid_out, filter, lines),
-                5 => direct.band::<M, 5, { 2 * LANES }>(laid_out, filter, lines),
-                HEIGHT_MAX => direct.band::<M, HEIGHT_MAX, { 2 * LANES }>(laid_out, filter, lines),
+                1 => direct.run_band::<M, 1, { 8 * LANES }>(laid_out, filter, lines),
+                2 => direct.run_band::<M, 2, { 4 * LANES }>(laid_out, filter, lines),
+                3 => direct.run_band::<M, 3, { 3 * LANES }>(laid_out, filter, lines),
+                4 => direct.run_band::<M, 4, { 2 * LANES }>(laid_out, filter, lines),
+                5 => direct.run_band::<M, 5, { 2 * LANES }>(laid_out, filter, lines),
+                HEIGHT_MAX => direct.run_band::<M, HEIGHT_MAX, { 2 * LANES }>(laid_out, filter, lines),
                 _ => unreachable!("bands are as many as needed"),
             }
-            direct.write(lines, out, ends, channel..channel + height);
+            direct.write_channels(lines, out, ends, channel..channel + height);
             channel += height;
         }
     }

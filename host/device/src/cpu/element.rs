@@ -7,13 +7,13 @@ use saggar_tensor::op::{ReduceKind, Scalar};
 use super::math;
 
 /// An operator of two operands.
-pub(super) trait Operator<T, R> {
+pub(super) trait BinaryOperator<T, R> {
     /// The result for one pair.
     fn apply(a: T, b: T) -> R;
 }
 
 /// An operator of one operand.
-pub(super) trait Function<T, R> {
+pub(super) trait UnaryFunction<T, R> {
     /// The result for one element.
     fn apply(x: T) -> R;
 }
@@ -60,7 +60,7 @@ pub(super) trait Element: Pod + Send + Sync + PartialOrd {
 macro_rules! operators {
     ($($name:ident: $result:ty = |$a:ident, $b:ident| $body:expr;)*) => {$(
         pub(super) struct $name;
-        impl<T: Element> Operator<T, $result> for $name {
+        impl<T: Element> BinaryOperator<T, $result> for $name {
             #[inline(always)]
             fn apply($a: T, $b: T) -> $result {
                 $body
@@ -90,7 +90,7 @@ operators! {
 macro_rules! functions {
     ($($name:ident $(<$t:ident>)?: $from:ty => $to:ty = |$x:ident| $body:expr;)*) => {$(
         pub(super) struct $name;
-        impl $(<$t: Element>)? Function<$from, $to> for $name {
+        impl $(<$t: Element>)? UnaryFunction<$from, $to> for $name {
             #[inline(always)]
             fn apply($x: $from) -> $to {
                 $body

@@ -4,46 +4,46 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use saggar_compile::program::{Kernel, Program};
-use saggar_compile::target::Target;
-use saggar_tensor::Port;
+use saggar_compile::target::CompileTarget;
+use saggar_tensor::GraphPort;
 
+use super::alias_check::DispatchBlock;
+use super::aligned_buffer::AlignedBuffer;
 use super::cancel;
-use super::kept::{Formed, packed_bytes};
-use super::plan::Prepared;
-use super::region::Block;
-use super::scratch::Scratch;
-use super::storage::{Given, Guard, HostMemory, lock, memory};
-use super::threads::Threads;
-use super::vector::under;
-use super::words::Words;
-use crate::backend::{Buffer, Executable, Profiled};
+use super::kernel_plan::PreparedKernel;
+use super::prepacked::{PrepackedOperand, packed_bytes};
+use super::scratch::ScratchPool;
+use super::storage::{DispatchTensor, HostMemory, MemoryGuard, host_memory, lock_tensors};
+use super::threads::CpuThreads;
+use super::vector::with_vectors;
+use crate::backend::{DeviceBuffer, Executable, ProfiledOutputs};
 use crate::cancel::CancelToken;
 use crate::error::DeviceError;
-use crate::meter::{Charge, Counts, Meter};
-use crate::room::{Needs, Room};
+use crate::memory_budget::{DeviceMemoryBudget, MemoryRequirements};
+use crate::meter::{DeviceCounters, Meter, MeterCharge};
 
 /// A program on the CPU.
 #[derive(Debug)]
 pub(super) struct CpuExecutable {
     program: Arc<Program>,
-    kernels: Vec<Prepared>,
+    kernels: Vec<PreparedKernel>,
     constants: Vec<HostMemory>,
     workspace_bytes: usize,
     written: Vec<bool>,
-    threads: Arc<Threads>,
+    threads: Arc<CpuThreads>,
     /// What a dispatch does, counted in the first one, which takes all threads.
     operations: OnceLock<usize>,
-    room: Arc<Room>,
+    room: Arc<DeviceMemoryBudget>,
     meter: Meter,
-    scratch: Arc<Scratch>,
+    scratch: Arc<ScratchPool>,
 }
 
 /// Programs of up to so many operations, some 100 microseconds of a core, run on the thread that asks: waking others would
 /// take longer than they save.
-const ALONE_OPERATIONS_MAX: usize = 1 << 22;
+const SINGLE_THREAD_OPERATIONS_MAX: usize = 1 << 22;
 /// Programs of up to so many, some 5 milliseconds, do so where others run already on half of the cores: those have enough to
 /// do, and changing threads in every kernel would only cost.
-const BESIDE_OPERATIONS_MAX: usize = 1 << 28;
+const CROWDED_OPERATIONS_MAX: usize = 1 << 28;
 
 impl CpuExecutable {
     /// Prepares every kernel, copies constants, and sees to scratch memory for one dispatch.
@@ -52,24 +52,24 @@ impl CpuExecutable {
     /// `OutOfMemory`; `NoRoom`; `Unsupported` where a kernel cannot be run; `Cancelled`.
     pub(super) fn new(
         program: Arc<Program>,
-        threads: Arc<Threads>,
-        room: &Arc<Room>,
+        threads: Arc<CpuThreads>,
+        room: &Arc<DeviceMemoryBudget>,
         meter: &Meter,
-        scratch: Arc<Scratch>,
+        scratch: Arc<ScratchPool>,
         cancel: &CancelToken,
     ) -> Result<CpuExecutable, DeviceError> {
-        let kernels = under(threads.vectors(), || prepare(&program, cancel))?;
-        let workspace_bytes = kernels.iter().map(Prepared::workspace_bytes).max().unwrap_or(0);
-        let needs = Needs {
+        let kernels = with_vectors(threads.vectors(), || prepare_kernels(&program, cancel))?;
+        let workspace_bytes = kernels.iter().map(PreparedKernel::workspace_bytes).max().unwrap_or(0);
+        let needs = MemoryRequirements {
             scratch_bytes: scratch.growth_bytes(&program, workspace_bytes),
-            packed_bytes: packed_bytes(kernels.iter().filter_map(Prepared::kept)),
+            packed_bytes: packed_bytes(kernels.iter().filter_map(PreparedKernel::prepack_request)),
         };
-        room.check_program(&program, &Target::cpu(), needs, meter)?;
+        room.check_program(&program, &CompileTarget::cpu(), needs, meter)?;
         let mut constants = Vec::with_capacity(program.constants.len());
         for (_, bytes) in &program.constants {
             cancel.check()?;
             let charge = room.charge(&"a constant", bytes.len() as u64, meter)?;
-            constants.push(HostMemory::new(Words::of(bytes), bytes.len(), charge));
+            constants.push(HostMemory::new(AlignedBuffer::from_bytes(bytes), bytes.len(), charge));
         }
         let mut written = vec![false; program.variables.len()];
         for &variable in &program.written_variables {
@@ -92,48 +92,54 @@ impl CpuExecutable {
     }
 
     /// What kernels need in another form than that in memory.
-    fn kept(&self, given: &[Given<'_>], blocks: &[Block<'_>]) -> Result<Vec<Option<Arc<Formed>>>, DeviceError> {
-        let get = |kernel: &Prepared| {
-            let Some(kept) = kernel.kept() else { return Ok(None) };
+    fn prepacked_operands(
+        &self,
+        given: &[DispatchTensor<'_>],
+        blocks: &[DispatchBlock<'_>],
+    ) -> Result<Vec<Option<Arc<PrepackedOperand>>>, DeviceError> {
+        let get = |kernel: &PreparedKernel| {
+            let Some(kept) = kernel.prepack_request() else { return Ok(None) };
             let (name, memory) = match given.get(kept.block) {
                 Some(given) => (given.port, given.memory),
                 None => ("a constant", &self.constants[kept.block - given.len()]),
             };
-            let Block::Read(bytes) = &blocks[kept.block] else { unreachable!("what is kept is not written") };
-            memory.forms().get(kept, &name, &bytes[..memory.bytes()], &self.room, &self.meter).map(Some)
+            let DispatchBlock::Read(bytes) = &blocks[kept.block] else { unreachable!("what is kept is not written") };
+            memory.prepacked().get_or_pack(kept, &name, &bytes[..memory.bytes()], &self.room, &self.meter).map(Some)
         };
         self.kernels.iter().map(get).collect()
     }
 
     /// Runs all kernels, on as many threads as their work is worth. Which threads those are changes no bit.
-    fn run(
+    fn run_kernels(
         &self,
-        blocks: &mut [Block<'_>],
+        blocks: &mut [DispatchBlock<'_>],
         workspace: &mut [u64],
-        kept: &[Option<Arc<Formed>>],
+        kept: &[Option<Arc<PrepackedOperand>>],
         mut took: Option<&mut Vec<Duration>>,
         cancel: &CancelToken,
     ) {
-        let mut on = |threads: &Threads, blocks: &mut [Block<'_>]| {
+        let mut on = |threads: &CpuThreads, blocks: &mut [DispatchBlock<'_>]| {
             for (kernel, kept) in self.kernels.iter().zip(kept) {
                 if cancel.is_cancelled() {
-                    cancel::give_up();
+                    cancel::unwind_cancelled();
                 }
                 let started = took.is_some().then(Instant::now);
-                let pieces = kernel.regions.cut(blocks);
-                kernel.run(threads, pieces, workspace, kept.as_deref().map(Formed::data));
+                let pieces = kernel.regions.split_blocks(blocks);
+                kernel.run(threads, pieces, workspace, kept.as_deref().map(PrepackedOperand::data));
                 if let (Some(took), Some(started)) = (&mut took, started) {
                     took.push(started.elapsed());
                 }
             }
         };
-        let running = self.threads.running();
-        let alone_max = if running.is_crowded() { BESIDE_OPERATIONS_MAX } else { ALONE_OPERATIONS_MAX };
+        let running = self.threads.start_program();
+        let alone_max = if running.is_crowded() { CROWDED_OPERATIONS_MAX } else { SINGLE_THREAD_OPERATIONS_MAX };
         match self.operations.get() {
-            Some(&operations) if operations <= alone_max => on(&running.quick(operations).cancelled_by(cancel), blocks),
-            Some(_) => on(&self.threads.counting().cancelled_by(cancel), blocks),
+            Some(&operations) if operations <= alone_max => {
+                on(&running.threads_for_short_program(operations).with_cancel(cancel), blocks)
+            }
+            Some(_) => on(&self.threads.with_operation_counter().with_cancel(cancel), blocks),
             None => {
-                let counting = self.threads.counting().cancelled_by(cancel);
+                let counting = self.threads.with_operation_counter().with_cancel(cancel);
                 on(&counting, blocks);
                 self.operations.get_or_init(|| counting.operations());
             }
@@ -148,17 +154,18 @@ impl Executable for CpuExecutable {
 
     fn dispatch_cancellable(
         &self,
-        inputs: &[Buffer],
-        variables: &[Buffer],
+        inputs: &[DeviceBuffer],
+        variables: &[DeviceBuffer],
         cancel: &CancelToken,
-    ) -> Result<Vec<Buffer>, DeviceError> {
-        under(self.threads.vectors(), || self.execute(inputs, variables, None, cancel))
+    ) -> Result<Vec<DeviceBuffer>, DeviceError> {
+        with_vectors(self.threads.vectors(), || self.execute(inputs, variables, None, cancel))
     }
 
-    fn profile(&self, inputs: &[Buffer], variables: &[Buffer]) -> Result<Profiled, DeviceError> {
+    fn profile(&self, inputs: &[DeviceBuffer], variables: &[DeviceBuffer]) -> Result<ProfiledOutputs, DeviceError> {
         let mut took = Vec::with_capacity(self.kernels.len());
-        let outputs =
-            under(self.threads.vectors(), || self.execute(inputs, variables, Some(&mut took), &CancelToken::never()))?;
+        let outputs = with_vectors(self.threads.vectors(), || {
+            self.execute(inputs, variables, Some(&mut took), &CancelToken::never())
+        })?;
         Ok((outputs, Some(took)))
     }
 }
@@ -167,15 +174,15 @@ impl CpuExecutable {
     /// One dispatch; `took` is given what each kernel took.
     fn execute(
         &self,
-        inputs: &[Buffer],
-        variables: &[Buffer],
+        inputs: &[DeviceBuffer],
+        variables: &[DeviceBuffer],
         took: Option<&mut Vec<Duration>>,
         cancel: &CancelToken,
-    ) -> Result<Vec<Buffer>, DeviceError> {
+    ) -> Result<Vec<DeviceBuffer>, DeviceError> {
         cancel.check()?;
         let program = &*self.program;
-        let mut given = check("inputs", &program.inputs, inputs)?;
-        given.extend(check("variables", &program.variables, variables)?);
+        let mut given = check_ports("inputs", &program.inputs, inputs)?;
+        given.extend(check_ports("variables", &program.variables, variables)?);
         for (given, &written) in given[program.inputs.len()..].iter_mut().zip(&self.written) {
             given.written = written;
         }
@@ -185,29 +192,33 @@ impl CpuExecutable {
             charges.push(self.room.charge(&what, port.descriptor.bytes() as u64, &self.meter)?);
         }
         let mut arena = self.scratch.take(program, self.workspace_bytes)?;
-        let zeros = |port: &Port| Words::zeroed(port.descriptor.bytes());
-        let mut outputs: Vec<Words> = program.outputs.iter().map(zeros).collect();
+        let zeros = |port: &GraphPort| AlignedBuffer::zeroed(port.descriptor.bytes());
+        let mut outputs: Vec<AlignedBuffer> = program.outputs.iter().map(zeros).collect();
 
-        let (mut guards, holder) = lock(&given)?;
+        let (mut guards, holder) = lock_tensors(&given)?;
         let started = Instant::now();
         let constants: Vec<_> = self.constants.iter().map(HostMemory::read).collect();
-        let mut blocks = given_blocks(&mut guards, &holder);
-        blocks.extend(constants.iter().map(|words| Block::Read(bytemuck::cast_slice(words))));
-        let kept = self.kept(&given, &blocks)?;
-        blocks.extend(outputs.iter_mut().map(|words| writable(words)));
+        let mut blocks = port_blocks(&mut guards, &holder);
+        blocks.extend(constants.iter().map(|words| DispatchBlock::Read(bytemuck::cast_slice(words))));
+        let kept = self.prepacked_operands(&given, &blocks)?;
+        blocks.extend(outputs.iter_mut().map(|words| writable_block(words)));
         let (slabs, workspace) = arena.split(program);
-        blocks.extend(slabs.map(writable));
-        let ran = cancel::catch(|| self.run(&mut blocks, workspace, &kept, took, cancel));
+        blocks.extend(slabs.map(writable_block));
+        let ran = cancel::catch_cancelled(|| self.run_kernels(&mut blocks, workspace, &kept, took, cancel));
         drop(blocks);
         drop(guards);
 
-        self.meter.add_busy(started.elapsed());
-        self.meter.add_work(Counts { dispatches: self.kernels.len() as u64, submissions: 1, ..Counts::default() });
+        self.meter.add_busy_time(started.elapsed());
+        self.meter.add_counters(DeviceCounters {
+            dispatches: self.kernels.len() as u64,
+            submissions: 1,
+            ..DeviceCounters::default()
+        });
         self.scratch.put_back(arena);
         ran?;
-        let buffer = |((port, words), charge): ((&Port, Words), Charge)| {
+        let buffer = |((port, words), charge): ((&GraphPort, AlignedBuffer), MeterCharge)| {
             let memory = HostMemory::new(words, port.descriptor.bytes(), charge);
-            Buffer::new(port.descriptor.clone(), Arc::new(memory))
+            DeviceBuffer::new(port.descriptor.clone(), Arc::new(memory))
         };
         Ok(program.outputs.iter().zip(outputs).zip(charges).map(buffer).collect())
     }
@@ -217,10 +228,10 @@ impl CpuExecutable {
 ///
 /// # Errors
 /// `Unsupported` where one cannot be run; `Cancelled`.
-pub(super) fn prepare(program: &Program, cancel: &CancelToken) -> Result<Vec<Prepared>, DeviceError> {
+pub(super) fn prepare_kernels(program: &Program, cancel: &CancelToken) -> Result<Vec<PreparedKernel>, DeviceError> {
     let prepared = |kernel: &Kernel| {
         cancel.check()?;
-        Prepared::new(program, kernel).map_err(|refusal| DeviceError::Unsupported {
+        PreparedKernel::new(program, kernel).map_err(|refusal| DeviceError::Unsupported {
             device: "cpu".to_owned(),
             kernel: kernel.label.clone(),
             reason: refusal.to_string(),
@@ -229,34 +240,38 @@ pub(super) fn prepare(program: &Program, cancel: &CancelToken) -> Result<Vec<Pre
     program.kernels.iter().map(prepared).collect()
 }
 
-fn writable(words: &mut [u64]) -> Block<'_> {
-    Block::Write(bytemuck::cast_slice_mut(words))
+fn writable_block(words: &mut [u64]) -> DispatchBlock<'_> {
+    DispatchBlock::Write(bytemuck::cast_slice_mut(words))
 }
 
 /// The blocks of inputs and variables.
-fn given_blocks<'a>(guards: &'a mut [Guard<'_>], holder: &[usize]) -> Vec<Block<'a>> {
-    enum Held<'a> {
+fn port_blocks<'a>(guards: &'a mut [MemoryGuard<'_>], holder: &[usize]) -> Vec<DispatchBlock<'a>> {
+    enum HeldBytes<'a> {
         Shared(&'a [u8]),
         Alone(Option<&'a mut [u8]>),
     }
-    let mut held: Vec<Held<'a>> = guards
+    let mut held: Vec<HeldBytes<'a>> = guards
         .iter_mut()
         .map(|guard| match guard {
-            Guard::Read(words) => Held::Shared(bytemuck::cast_slice(words)),
-            Guard::Write(words) => Held::Alone(Some(bytemuck::cast_slice_mut(words))),
+            MemoryGuard::Read(words) => HeldBytes::Shared(bytemuck::cast_slice(words)),
+            MemoryGuard::Write(words) => HeldBytes::Alone(Some(bytemuck::cast_slice_mut(words))),
         })
         .collect();
     holder
         .iter()
         .map(|&guard| match &mut held[guard] {
-            Held::Shared(bytes) => Block::Read(bytes),
-            Held::Alone(bytes) => Block::Write(bytes.take().expect("written memory is given once")),
+            HeldBytes::Shared(bytes) => DispatchBlock::Read(bytes),
+            HeldBytes::Alone(bytes) => DispatchBlock::Write(bytes.take().expect("written memory is given once")),
         })
         .collect()
 }
 
 /// Checks tensors against their ports.
-fn check<'a>(kind: &str, ports: &'a [Port], buffers: &'a [Buffer]) -> Result<Vec<Given<'a>>, DeviceError> {
+fn check_ports<'a>(
+    kind: &str,
+    ports: &'a [GraphPort],
+    buffers: &'a [DeviceBuffer],
+) -> Result<Vec<DispatchTensor<'a>>, DeviceError> {
     if ports.len() != buffers.len() {
         return Err(DeviceError::Mismatch {
             port: kind.to_owned(),
@@ -264,7 +279,7 @@ fn check<'a>(kind: &str, ports: &'a [Port], buffers: &'a [Buffer]) -> Result<Vec
             actual: format!("{} tensors", buffers.len()),
         });
     }
-    let check = |(port, buffer): (&'a Port, &'a Buffer)| {
+    let check = |(port, buffer): (&'a GraphPort, &'a DeviceBuffer)| {
         if *buffer.descriptor() != port.descriptor {
             return Err(DeviceError::Mismatch {
                 port: port.name.clone(),
@@ -272,7 +287,7 @@ fn check<'a>(kind: &str, ports: &'a [Port], buffers: &'a [Buffer]) -> Result<Vec
                 actual: buffer.descriptor().to_string(),
             });
         }
-        Ok(Given { port: &port.name, memory: memory(buffer, &port.name)?, written: false })
+        Ok(DispatchTensor { port: &port.name, memory: host_memory(buffer, &port.name)?, written: false })
     };
     ports.iter().zip(buffers).map(check).collect()
 }

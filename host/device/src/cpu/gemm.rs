@@ -4,22 +4,22 @@
 //! on its row, its column and the depth alone: not on how many rows or columns there are beside it, nor on which thread
 //! computes which of them.
 
+pub(super) mod macro_kernel;
+pub(super) mod micro_kernel;
 pub(super) mod pack;
-pub(super) mod product;
-pub(super) mod tile;
 
 #[cfg(test)]
 mod tests;
 
-use pack::Layout;
-use product::{Columns, Packed, Product, Right, Rows};
+use macro_kernel::{LhsOperand, PackedMatrix, PanelProduct, PanelRange, RhsOperand};
+use pack::PanelLayout;
 
-use super::ending::Ends;
-use super::words::Words;
+use super::aligned_buffer::AlignedBuffer;
+use super::epilogue::BoundBiasClamp;
 
 /// A matrix in memory.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Matrix<'a> {
+pub(super) struct GemmMatrix<'a> {
     /// Its elements, from the first row's first on.
     pub(super) data: &'a [f32],
     /// Elements from one row to the next.
@@ -28,77 +28,90 @@ pub(super) struct Matrix<'a> {
     pub(super) column: usize,
 }
 
-impl<'a> Matrix<'a> {
+impl<'a> GemmMatrix<'a> {
     /// `rows x columns`, row-major, or stored `columns x rows` where `transposed`.
-    pub(super) fn new(data: &'a [f32], columns: usize, rows: usize, transposed: bool) -> Matrix<'a> {
-        if transposed { Matrix { data, row: 1, column: rows } } else { Matrix { data, row: columns, column: 1 } }
+    pub(super) fn new(data: &'a [f32], columns: usize, rows: usize, transposed: bool) -> GemmMatrix<'a> {
+        if transposed {
+            GemmMatrix { data, row: 1, column: rows }
+        } else {
+            GemmMatrix { data, row: columns, column: 1 }
+        }
     }
 
     /// The same matrix without its first `rows` rows.
-    pub(super) fn below(self, rows: usize) -> Matrix<'a> {
-        Matrix { data: self.data.get(rows * self.row..).unwrap_or(&[]), ..self }
+    pub(super) fn skip_rows(self, rows: usize) -> GemmMatrix<'a> {
+        GemmMatrix { data: self.data.get(rows * self.row..).unwrap_or(&[]), ..self }
     }
 
     /// The same matrix without its first `columns` columns.
-    pub(super) fn right_of(self, columns: usize) -> Matrix<'a> {
-        Matrix { data: self.data.get(columns * self.column..).unwrap_or(&[]), ..self }
+    pub(super) fn skip_columns(self, columns: usize) -> GemmMatrix<'a> {
+        GemmMatrix { data: self.data.get(columns * self.column..).unwrap_or(&[]), ..self }
     }
 }
 
 /// Buffers that a product on one thread needs: for panels, and for rows of the first operand that are not contiguous.
-pub(super) type Buffers = [Words; 2];
+pub(super) type GemmScratch = [AlignedBuffer; 2];
 
 /// `c = a b`, or `c += a b` where `add`, on this thread: `c` is dense `m x n`, `a` is `m x k`, `b` is `k x n`.
 pub(super) fn multiply(
     c: &mut [f32],
     [m, n, k]: [usize; 3],
-    a: Matrix<'_>,
-    b: Matrix<'_>,
+    a: GemmMatrix<'_>,
+    b: GemmMatrix<'_>,
     add: bool,
-    buffers: &mut Buffers,
+    buffers: &mut GemmScratch,
 ) {
-    multiply_by(&mut c[..m * n], a, Right::Plain(Layout::new(k, n), b), add, None, buffers);
+    multiply_with_epilogue(&mut c[..m * n], a, RhsOperand::Unpacked(PanelLayout::new(k, n), b), add, None, buffers);
 }
 
 /// As [`multiply`], with what is to become of each element.
-pub(super) fn multiply_by(
+pub(super) fn multiply_with_epilogue(
     c: &mut [f32],
-    a: Matrix<'_>,
-    b: Right<'_>,
+    a: GemmMatrix<'_>,
+    b: RhsOperand<'_>,
     add: bool,
-    ends: Option<Ends<'_>>,
-    words: &mut Buffers,
+    ends: Option<BoundBiasClamp<'_>>,
+    words: &mut GemmScratch,
 ) {
     if c.is_empty() {
         return;
     }
     let layout = b.layout();
     let rows = c.chunks_exact_mut(layout.columns);
-    let panels = Columns { first: 0, end: layout.panels() };
-    let mut run = move |c: &mut [&mut [f32]]| Product { c, a: Rows::Matrix(a), b, panels, add, ends, words }.run();
+    let panels = PanelRange { first: 0, end: layout.panels() };
+    let mut run = move |c: &mut [&mut [f32]]| {
+        PanelProduct { c, a: LhsOperand::Matrix(a), b, panels, add, epilogue: ends, words }.run()
+    };
     // Small products are many: an allocation for each would be felt.
     let count = rows.len();
-    if count > FEW_ROWS {
+    if count > STACK_ROWS_MAX {
         let mut rows: Vec<&mut [f32]> = rows.collect();
         return run(&mut rows);
     }
-    let mut few: [&mut [f32]; FEW_ROWS] = std::array::from_fn(|_| Default::default());
+    let mut few: [&mut [f32]; STACK_ROWS_MAX] = std::array::from_fn(|_| Default::default());
     few.iter_mut().zip(rows).for_each(|(few, row)| *few = row);
     run(&mut few[..count]);
 }
 
 /// `c = a b`, on this thread, for all panels of `b`: `c` are the rows, wherever they are.
-pub(super) fn multiply_rows(c: &mut [&mut [f32]], a: Matrix<'_>, b: Packed<'_>, words: &mut Buffers) {
-    let panels = Columns { first: 0, end: b.layout.panels() };
-    Product { c, a: Rows::Matrix(a), b: Right::Packed(b), panels, add: false, ends: None, words }.run();
+pub(super) fn multiply_rows(c: &mut [&mut [f32]], a: GemmMatrix<'_>, b: PackedMatrix<'_>, words: &mut GemmScratch) {
+    let panels = PanelRange { first: 0, end: b.layout.panels() };
+    PanelProduct { c, a: LhsOperand::Matrix(a), b: RhsOperand::Packed(b), panels, add: false, epilogue: None, words }
+        .run();
 }
 
 /// Rows that need no allocation.
-const FEW_ROWS: usize = 64;
+const STACK_ROWS_MAX: usize = 64;
 
 /// The twin of all products, in the plainest way, in `f64`.
 #[cfg(test)]
-pub(super) fn multiply_plain(c: &mut [f32], [m, n, k]: [usize; 3], a: Matrix<'_>, b: Matrix<'_>, add: bool) {
+pub(super) fn multiply_reference(
+    c: &mut [f32],
+    [m, n, k]: [usize; 3],
+    a: GemmMatrix<'_>,
+    b: GemmMatrix<'_>,
+    add: bool,
+) {
     for row in 0..m {
         for column in 0..n {
             let products = (0..k).map(|at| {

@@ -2,14 +2,14 @@
 
 use saggar_compile::program::ValueId;
 use saggar_tensor::DType;
-use saggar_tensor::op::{Combine, ReduceKind};
+use saggar_tensor::op::{ReduceKind, ScatterCombine};
 
+use super::alias_check::RegionSlice;
 use super::element::{Element, with_element};
-use super::floats::{floats, write_floats};
-use super::lanes::{accumulate, elements, elements_mut};
-use super::plan::{Planner, Refusal};
-use super::region::Piece;
-use super::threads::Threads;
+use super::elementwise_loops::{accumulate, elements, elements_mut};
+use super::f32_access::{as_f32, write_as_f32};
+use super::kernel_plan::{KernelPlanner, KernelRefusal};
+use super::threads::CpuThreads;
 
 /// Elements that one task writes, about.
 const TASK_ELEMENTS: usize = 1 << 14;
@@ -17,7 +17,7 @@ const TASK_ELEMENTS: usize = 1 << 14;
 const RANGES_MAX: usize = 8;
 
 /// Indices as positions below `size`: negative ones count from the end, and what is still outside is clamped.
-fn positions(dtype: DType, bytes: &[u8], size: usize) -> Vec<usize> {
+fn clamped_positions(dtype: DType, bytes: &[u8], size: usize) -> Vec<usize> {
     fn clamp<T: Copy + Into<i128>>(bytes: &[T], size: i128) -> Vec<usize> {
         let position = |&index: &T| {
             let index: i128 = index.into();
@@ -38,14 +38,14 @@ fn positions(dtype: DType, bytes: &[u8], size: usize) -> Vec<usize> {
     }
 }
 
-fn index_type(planner: &Planner<'_>, indices: ValueId) -> Result<DType, Refusal> {
+fn integer_index_type(planner: &KernelPlanner<'_>, indices: ValueId) -> Result<DType, KernelRefusal> {
     let dtype = planner.dtype(indices);
-    if dtype.is_float() { Err(Refusal::Type(dtype)) } else { Ok(dtype) }
+    if dtype.is_float() { Err(KernelRefusal::Type(dtype)) } else { Ok(dtype) }
 }
 
 /// Chosen rows.
 #[derive(Debug)]
-pub(super) struct Gather {
+pub(super) struct CpuGather {
     dims: [usize; 3],
     index_type: DType,
     element_bytes: usize,
@@ -54,16 +54,16 @@ pub(super) struct Gather {
     output: usize,
 }
 
-impl Gather {
-    /// Prepares a `Body::Gather` of `[input, indices, output]`.
+impl CpuGather {
+    /// Prepares a `Body::CpuGather` of `[input, indices, output]`.
     pub(super) fn new(
-        planner: &Planner<'_>,
+        planner: &KernelPlanner<'_>,
         dims: [usize; 3],
         [input, indices, output]: [ValueId; 3],
-    ) -> Result<Gather, Refusal> {
-        Ok(Gather {
+    ) -> Result<CpuGather, KernelRefusal> {
+        Ok(CpuGather {
             dims,
-            index_type: index_type(planner, indices)?,
+            index_type: integer_index_type(planner, indices)?,
             element_bytes: planner.dtype(input).bytes(),
             input: planner.operand(input)?,
             indices: planner.operand(indices)?,
@@ -72,11 +72,11 @@ impl Gather {
     }
 
     /// Runs it.
-    pub(super) fn run(&self, threads: &Threads, mut pieces: Vec<Piece<'_>>) {
+    pub(super) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>) {
         let [_, size, after] = self.dims;
         let output = pieces[self.output].take();
         let x = pieces[self.input].read();
-        let positions = positions(self.index_type, pieces[self.indices].read(), size);
+        let positions = clamped_positions(self.index_type, pieces[self.indices].read(), size);
         let row = after * self.element_bytes;
         if row == 0 || positions.is_empty() {
             return;
@@ -84,7 +84,7 @@ impl Gather {
         let together = (TASK_ELEMENTS / after).max(1);
         let operations = output.len() / self.element_bytes;
         let tasks: Vec<_> = output.chunks_mut(together * row).enumerate().collect();
-        threads.each(operations, tasks, |(task, out)| {
+        threads.for_each(operations, tasks, |(task, out)| {
             for (index, out) in out.chunks_mut(row).enumerate() {
                 let index = task * together + index;
                 let (before, chosen) = (index / positions.len(), positions[index % positions.len()]);
@@ -96,9 +96,9 @@ impl Gather {
 
 /// Updates combined into the places of their indices, in the order of the indices.
 #[derive(Debug)]
-pub(super) struct Scatter {
+pub(super) struct CpuScatter {
     dims: [usize; 3],
-    combine: Combine,
+    combine: ScatterCombine,
     base: Option<usize>,
     index_type: DType,
     dtype: DType,
@@ -107,19 +107,19 @@ pub(super) struct Scatter {
     output: usize,
 }
 
-impl Scatter {
-    /// Prepares a `Body::Scatter` of `[indices, updates, output]`.
+impl CpuScatter {
+    /// Prepares a `Body::CpuScatter` of `[indices, updates, output]`.
     pub(super) fn new(
-        planner: &Planner<'_>,
+        planner: &KernelPlanner<'_>,
         dims: [usize; 3],
-        (combine, base): (Combine, Option<ValueId>),
+        (combine, base): (ScatterCombine, Option<ValueId>),
         [indices, updates, output]: [ValueId; 3],
-    ) -> Result<Scatter, Refusal> {
-        Ok(Scatter {
+    ) -> Result<CpuScatter, KernelRefusal> {
+        Ok(CpuScatter {
             dims,
             combine,
             base: base.map(|base| planner.operand(base)).transpose()?,
-            index_type: index_type(planner, indices)?,
+            index_type: integer_index_type(planner, indices)?,
             dtype: planner.dtype(updates),
             indices: planner.operand(indices)?,
             updates: planner.operand(updates)?,
@@ -128,15 +128,15 @@ impl Scatter {
     }
 
     /// Runs it.
-    pub(super) fn run(&self, threads: &Threads, mut pieces: Vec<Piece<'_>>) {
+    pub(super) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>) {
         let output = pieces[self.output].take();
         let updates = pieces[self.updates].read();
         let base = self.base.map(|base| pieces[base].read());
-        let positions = positions(self.index_type, pieces[self.indices].read(), self.dims[1]);
+        let positions = clamped_positions(self.index_type, pieces[self.indices].read(), self.dims[1]);
         if self.dtype.is_float() {
-            let updates = floats(self.dtype, updates);
-            let base = base.map(|base| floats(self.dtype, base));
-            write_floats(self.dtype, output, |out| self.scatter(threads, &positions, base.as_deref(), &updates, out));
+            let updates = as_f32(self.dtype, updates);
+            let base = base.map(|base| as_f32(self.dtype, base));
+            write_as_f32(self.dtype, output, |out| self.scatter(threads, &positions, base.as_deref(), &updates, out));
         } else {
             with_element!(self.dtype, T => {
                 let base = base.map(elements::<T>);
@@ -147,7 +147,7 @@ impl Scatter {
 
     fn scatter<T: Element>(
         &self,
-        threads: &Threads,
+        threads: &CpuThreads,
         positions: &[usize],
         base: Option<&[T]>,
         updates: &[T],
@@ -163,7 +163,7 @@ impl Scatter {
         for (block, out) in out.chunks_mut(size * after).enumerate() {
             tasks.extend(out.chunks_mut(range * after).enumerate().map(|(part, out)| (block, part * range, out)));
         }
-        threads.each(updates.len() + before * size * after, tasks, |(block, low, out)| {
+        threads.for_each(updates.len() + before * size * after, tasks, |(block, low, out)| {
             match base {
                 Some(base) => out.copy_from_slice(&base[(block * size + low) * after..][..out.len()]),
                 None => out.fill(T::from_index(0)),
@@ -174,11 +174,11 @@ impl Scatter {
                     let update = &updates[(block * positions.len() + index) * after..][..after];
                     let place = &mut out[(position - low) * after..][..after];
                     match self.combine {
-                        Combine::Replace => place.copy_from_slice(update),
-                        Combine::Add => accumulate(ReduceKind::Sum, place, update),
-                        Combine::Mul => accumulate(ReduceKind::Product, place, update),
-                        Combine::Min => accumulate(ReduceKind::Min, place, update),
-                        Combine::Max => accumulate(ReduceKind::Max, place, update),
+                        ScatterCombine::Replace => place.copy_from_slice(update),
+                        ScatterCombine::Add => accumulate(ReduceKind::Sum, place, update),
+                        ScatterCombine::Mul => accumulate(ReduceKind::Product, place, update),
+                        ScatterCombine::Min => accumulate(ReduceKind::Min, place, update),
+                        ScatterCombine::Max => accumulate(ReduceKind::Max, place, update),
                     }
                 }
             }

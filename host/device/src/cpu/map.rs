@@ -1,23 +1,23 @@
 //! Element-wise kernels, and the element-wise ends of all others.
 
-use saggar_compile::expr::{Expr, Instruction};
-use saggar_compile::program::{Epilogue, Store, ValueId};
+use saggar_compile::expr::{Instruction, ScalarExpr};
+use saggar_compile::program::{Epilogue, ResultStore, ValueId};
 use saggar_tensor::DType;
 
+use super::alias_check::RegionSlice;
+use super::bytecode::{BlockBytecode, BytecodeRequest, OperandBinding};
 use super::element::with_element;
-use super::evaluate::{BLOCK, Frame, Input, store};
-use super::plan::{Planner, Refusal};
-use super::region::Piece;
-use super::registers::{Scratch, with_scratch};
-use super::routine::{Binding, Request, Routine};
-use super::threads::Threads;
+use super::evaluator::{BLOCK_ELEMENTS, EvaluationFrame, OperandMemory, store_block};
+use super::kernel_plan::{KernelPlanner, KernelRefusal};
+use super::thread_scratch::{ThreadScratch, with_scratch};
+use super::threads::CpuThreads;
 
 /// Elements of one task of a large map: large enough to make a thread's start-up small, small enough to share work.
-const TASK_ELEMENTS: usize = 16 * BLOCK;
+const TASK_ELEMENTS: usize = 16 * BLOCK_ELEMENTS;
 
 /// Where a kernel's results are before they are finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Accumulation {
+pub(super) enum AccumulationTarget {
     /// There are none: a plain map.
     None,
     /// In the memory of a store, of type `float32`; finished in place.
@@ -28,7 +28,7 @@ pub(super) enum Accumulation {
 
 /// Where an operand of the routine comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Operand {
+enum StageOperand {
     Region(usize),
     Own(usize),
     Accumulated,
@@ -36,21 +36,21 @@ enum Operand {
 
 /// The element-wise end of a kernel: a routine and the values it is stored to.
 #[derive(Debug)]
-pub(super) struct Finish {
+pub(super) struct ElementwiseStage {
     /// None where what is accumulated is the result as it is.
-    routine: Option<Routine>,
-    operands: Vec<Operand>,
+    routine: Option<BlockBytecode>,
+    operands: Vec<StageOperand>,
     /// Region and type of each store.
     stores: Vec<(usize, DType)>,
     /// Where results of the kernel's body go.
-    pub(super) accumulation: Accumulation,
+    pub(super) accumulation: AccumulationTarget,
     /// Elements of the iteration space.
     pub(super) elements: usize,
 }
 
 /// The part of a kernel's stores that one task writes.
 #[derive(Debug)]
-pub(super) struct Chunk<'a> {
+pub(super) struct StoreChunk<'a> {
     /// Iteration index of the first element.
     pub(super) first: usize,
     /// Number of elements.
@@ -59,37 +59,47 @@ pub(super) struct Chunk<'a> {
     pub(super) stores: Vec<&'a mut [u8]>,
 }
 
-impl Finish {
+impl ElementwiseStage {
     /// Elements that are accumulated outside the stores.
-    pub(super) fn accumulated(&self) -> usize {
-        if self.accumulation == Accumulation::Workspace { self.elements } else { 0 }
+    pub(super) fn workspace_elements(&self) -> usize {
+        if self.accumulation == AccumulationTarget::Workspace { self.elements } else { 0 }
     }
 
     /// A map over `dims`.
-    pub(super) fn map(planner: &Planner<'_>, dims: &[usize], expr: &Expr, stores: &[Store]) -> Result<Finish, Refusal> {
-        Finish::new(planner, dims, expr, stores, false)
+    pub(super) fn map(
+        planner: &KernelPlanner<'_>,
+        dims: &[usize],
+        expr: &ScalarExpr,
+        stores: &[ResultStore],
+    ) -> Result<ElementwiseStage, KernelRefusal> {
+        ElementwiseStage::new(planner, dims, expr, stores, false)
     }
 
     /// What follows a fold, contraction or convolution.
-    pub(super) fn epilogue(planner: &Planner<'_>, dims: &[usize], epilogue: &Epilogue) -> Result<Finish, Refusal> {
-        Finish::new(planner, dims, &epilogue.expr, &epilogue.stores, true)
+    pub(super) fn epilogue(
+        planner: &KernelPlanner<'_>,
+        dims: &[usize],
+        epilogue: &Epilogue,
+    ) -> Result<ElementwiseStage, KernelRefusal> {
+        ElementwiseStage::new(planner, dims, &epilogue.expr, &epilogue.stores, true)
     }
 
     fn new(
-        planner: &Planner<'_>,
+        planner: &KernelPlanner<'_>,
         dims: &[usize],
-        expr: &Expr,
-        stores: &[Store],
+        expr: &ScalarExpr,
+        stores: &[ResultStore],
         accumulates: bool,
-    ) -> Result<Finish, Refusal> {
+    ) -> Result<ElementwiseStage, KernelRefusal> {
         let regions: Vec<(usize, DType)> =
             stores.iter().map(|s| (planner.region(s.value), planner.dtype(s.value))).collect();
-        let accumulation = if accumulates { place(planner, expr, &regions) } else { Accumulation::None };
+        let accumulation =
+            if accumulates { choose_accumulation_target(planner, expr, &regions) } else { AccumulationTarget::None };
         let mut operands = Vec::new();
         let accumulated = match accumulation {
-            Accumulation::None => None,
-            Accumulation::Store(store) => Some((Operand::Own(store), Binding::Own)),
-            Accumulation::Workspace => Some((Operand::Accumulated, Binding::Shared)),
+            AccumulationTarget::None => None,
+            AccumulationTarget::Store(store) => Some((StageOperand::Own(store), OperandBinding::Own)),
+            AccumulationTarget::Workspace => Some((StageOperand::Accumulated, OperandBinding::Shared)),
         };
         let accumulated = accumulated.map(|(operand, binding)| {
             operands.push(operand);
@@ -99,8 +109,8 @@ impl Finish {
             let region = planner.region(value);
             let own = regions.iter().position(|&(store, _)| store == region);
             let (operand, binding) = match own {
-                Some(store) => (Operand::Own(store), Binding::Own),
-                None => (Operand::Region(region), Binding::Shared),
+                Some(store) => (StageOperand::Own(store), OperandBinding::Own),
+                None => (StageOperand::Region(region), OperandBinding::Shared),
             };
             let known = operands.iter().position(|&other| other == operand);
             let index = known.unwrap_or_else(|| {
@@ -110,37 +120,40 @@ impl Finish {
             (index, binding)
         };
         let results: Vec<_> = stores.iter().map(|store| store.register).collect();
-        let routine = Routine::new(&Request { expr, dims, results: &results, accumulated, by_rows: true }, &mut bind);
-        let routine = routine.ok_or(Refusal::Layout)?;
+        let routine = BlockBytecode::new(
+            &BytecodeRequest { expr, dims, results: &results, accumulated, by_rows: true },
+            &mut bind,
+        );
+        let routine = routine.ok_or(KernelRefusal::Layout)?;
         let plain = match accumulation {
-            Accumulation::Store(_) => stores.len() == 1 && expr.is_accumulated(stores[0].register),
-            Accumulation::None | Accumulation::Workspace => false,
+            AccumulationTarget::Store(_) => stores.len() == 1 && expr.is_accumulated(stores[0].register),
+            AccumulationTarget::None | AccumulationTarget::Workspace => false,
         };
         let elements = dims.iter().product();
-        Ok(Finish { routine: (!plain).then_some(routine), operands, stores: regions, accumulation, elements })
+        Ok(ElementwiseStage { routine: (!plain).then_some(routine), operands, stores: regions, accumulation, elements })
     }
 
     /// The memory this kernel writes, taken out of its pieces.
-    pub(super) fn take<'a>(&self, pieces: &mut [Piece<'a>]) -> Vec<&'a mut [u8]> {
+    pub(super) fn take_stores<'a>(&self, pieces: &mut [RegionSlice<'a>]) -> Vec<&'a mut [u8]> {
         self.stores.iter().map(|&(region, _)| pieces[region].take()).collect()
     }
 
     /// The operands, once the stores are taken.
-    pub(super) fn inputs<'a>(&self, pieces: &[Piece<'a>]) -> Vec<Input<'a>> {
-        let input = |operand: &Operand| match *operand {
-            Operand::Region(region) => Input::Memory(pieces[region].read()),
-            Operand::Own(store) => Input::Own(store),
-            Operand::Accumulated => Input::Accumulated,
+    pub(super) fn inputs<'a>(&self, pieces: &[RegionSlice<'a>]) -> Vec<OperandMemory<'a>> {
+        let input = |operand: &StageOperand| match *operand {
+            StageOperand::Region(region) => OperandMemory::Memory(pieces[region].read()),
+            StageOperand::Own(store) => OperandMemory::Own(store),
+            StageOperand::Accumulated => OperandMemory::Accumulated,
         };
         self.operands.iter().map(input).collect()
     }
 
     /// Cuts stores into consecutive chunks of these numbers of elements.
-    pub(super) fn chunks<'a>(
+    pub(super) fn split_stores<'a>(
         &self,
         mut stores: Vec<&'a mut [u8]>,
         counts: impl Iterator<Item = usize>,
-    ) -> Vec<Chunk<'a>> {
+    ) -> Vec<StoreChunk<'a>> {
         let mut first = 0;
         counts
             .map(|count| {
@@ -151,7 +164,7 @@ impl Finish {
                 };
                 let stores = stores.iter_mut().zip(&self.stores).map(cut).collect();
                 first += count;
-                Chunk { first: first - count, count, stores }
+                StoreChunk { first: first - count, count, stores }
             })
             .collect()
     }
@@ -169,38 +182,44 @@ impl Finish {
 
     /// Operations for one element.
     pub(super) fn operations(&self) -> usize {
-        self.routine.as_ref().map_or(0, Routine::operations)
+        self.routine.as_ref().map_or(0, BlockBytecode::operations)
     }
 
     /// Copies what was accumulated elsewhere to the store where this expects it, if that is a store.
-    pub(super) fn seed(&self, pieces: &mut [Piece<'_>], accumulated: &[u8]) {
+    pub(super) fn copy_accumulated(&self, pieces: &mut [RegionSlice<'_>], accumulated: &[u8]) {
         match self.accumulation {
-            Accumulation::Store(store) => pieces[self.stores[store].0].write(accumulated),
-            Accumulation::None | Accumulation::Workspace => {}
+            AccumulationTarget::Store(store) => pieces[self.stores[store].0].write(accumulated),
+            AccumulationTarget::None | AccumulationTarget::Workspace => {}
         }
     }
 
-    /// Finishes one chunk. `accumulated` holds its elements where [`Accumulation::Workspace`] says so.
-    pub(super) fn run(&self, scratch: &mut Scratch, inputs: &[Input<'_>], chunk: &mut Chunk<'_>, accumulated: &[u8]) {
+    /// Finishes one chunk. `workspace_elements` holds its elements where [`AccumulationTarget::Workspace`] says so.
+    pub(super) fn run_chunk(
+        &self,
+        scratch: &mut ThreadScratch,
+        inputs: &[OperandMemory<'_>],
+        chunk: &mut StoreChunk<'_>,
+        accumulated: &[u8],
+    ) {
         let Some(routine) = &self.routine else { return };
         if chunk.count == 0 {
             return;
         }
         let first = chunk.first;
-        routine.begin(scratch, Frame { inputs, own: &chunk.stores, accumulated, first });
+        routine.run_uniform_steps(scratch, EvaluationFrame { inputs, own: &chunk.stores, accumulated, first });
         let (mut start, end) = (first, first + chunk.count);
         while start < end {
-            let len = routine.block_len(start, end, BLOCK);
-            let frame = Frame { inputs, own: &chunk.stores, accumulated, first };
-            routine.block(scratch, frame, start, len, Some(start + len));
+            let len = routine.block_len(start, end, BLOCK_ELEMENTS);
+            let frame = EvaluationFrame { inputs, own: &chunk.stores, accumulated, first };
+            routine.run_block(scratch, frame, start, len, Some(start + len));
             for index in 0..self.stores.len() {
                 // The store leaves the frame while it is written; dense registers never lie in a store.
                 let memory = std::mem::take(&mut chunk.stores[index]);
-                let frame = Frame { inputs, own: &chunk.stores, accumulated, first };
+                let frame = EvaluationFrame { inputs, own: &chunk.stores, accumulated, first };
                 let dtype = routine.dtypes[index];
                 with_element!(dtype, T => {
                     let register = routine.result::<T>(index, scratch, frame, start, len);
-                    store(dtype, register, memory, start - first, len);
+                    store_block(dtype, register, memory, start - first, len);
                 });
                 chunk.stores[index] = memory;
             }
@@ -209,21 +228,31 @@ impl Finish {
     }
 
     /// Finishes everything, on all threads where that is worth it.
-    pub(super) fn run_all(&self, threads: &Threads, mut pieces: Vec<Piece<'_>>, accumulated: &[u8], bytes: usize) {
-        let stores = self.take(&mut pieces);
+    pub(super) fn run_all(
+        &self,
+        threads: &CpuThreads,
+        mut pieces: Vec<RegionSlice<'_>>,
+        accumulated: &[u8],
+        bytes: usize,
+    ) {
+        let stores = self.take_stores(&mut pieces);
         let inputs = self.inputs(&pieces);
-        let chunks = self.chunks(stores, self.task_counts());
+        let chunks = self.split_stores(stores, self.task_counts());
         let operations = self.elements.saturating_mul(self.operations());
-        threads.each(operations, chunks, |mut chunk| {
+        threads.for_each(operations, chunks, |mut chunk| {
             let mine = accumulated.get(chunk.first * bytes..).unwrap_or(&[]);
-            with_scratch(|scratch| self.run(scratch, &inputs, &mut chunk, mine));
+            with_scratch(|scratch| self.run_chunk(scratch, &inputs, &mut chunk, mine));
         });
     }
 }
 
 /// Chooses where a kernel accumulates: in the first `float32` store that its epilogue does not also load, if what is
 /// accumulated is `float32` too.
-fn place(planner: &Planner<'_>, expr: &Expr, stores: &[(usize, DType)]) -> Accumulation {
+fn choose_accumulation_target(
+    planner: &KernelPlanner<'_>,
+    expr: &ScalarExpr,
+    stores: &[(usize, DType)],
+) -> AccumulationTarget {
     let mut float = true;
     let mut loaded = Vec::new();
     for (instruction, dtype) in &expr.instructions {
@@ -241,5 +270,5 @@ fn place(planner: &Planner<'_>, expr: &Expr, stores: &[(usize, DType)]) -> Accum
         }
     }
     let fits = |&(region, dtype): &(usize, DType)| float && dtype == DType::F32 && !loaded.contains(&region);
-    stores.iter().position(fits).map_or(Accumulation::Workspace, Accumulation::Store)
+    stores.iter().position(fits).map_or(AccumulationTarget::Workspace, AccumulationTarget::Store)
 }

@@ -10,7 +10,7 @@ const ROUND: f32 = 12_582_912.0;
 const ROUND_F64: f64 = 6_755_399_441_055_744.0;
 
 #[inline(always)]
-fn exponent(n: i32) -> f32 {
+fn power_of_two(n: i32) -> f32 {
     f32::from_bits((n.wrapping_add(127) << 23) as u32)
 }
 
@@ -34,7 +34,7 @@ pub(super) fn exp(x: f32) -> f32 {
     let y = p * (r * r) + r + 1.0;
     // Two factors, because 2^n alone leaves the range of normal numbers at both ends; with NaN any n will do.
     let half = n >> 1;
-    y * exponent(half) * exponent(n - half)
+    y * power_of_two(half) * power_of_two(n - half)
 }
 
 /// Natural logarithm.
@@ -111,7 +111,7 @@ pub(super) fn erf(x: f32) -> f32 {
 
 /// Sine of `x + quarter * pi/2`, `x` in radians; precise up to 10^8 in magnitude.
 #[inline(always)]
-fn sine(x: f32, quarter: i64) -> f32 {
+fn sin_of_quarter_turns(x: f32, quarter: i64) -> f32 {
     let wide = f64::from(x);
     let shifted = wide * std::f64::consts::FRAC_2_PI + ROUND_F64;
     let quadrant = (shifted.to_bits() as i64).wrapping_add(quarter);
@@ -129,13 +129,13 @@ fn sine(x: f32, quarter: i64) -> f32 {
 /// Sine, radians.
 #[inline(always)]
 pub(super) fn sin(x: f32) -> f32 {
-    sine(x, 0)
+    sin_of_quarter_turns(x, 0)
 }
 
 /// Cosine, radians.
 #[inline(always)]
 pub(super) fn cos(x: f32) -> f32 {
-    sine(x, 1)
+    sin_of_quarter_turns(x, 1)
 }
 
 /// `a` to the power `b`, with C99's special cases.
@@ -210,7 +210,7 @@ mod tests {
         (f64::from(actual) - exact).abs() / unit
     }
 
-    fn check(name: &str, f: impl Fn(f32) -> f32, exact: impl Fn(f64) -> f64, low: f32, high: f32, most: f64) {
+    fn check_ulps(name: &str, f: impl Fn(f32) -> f32, exact: impl Fn(f64) -> f64, low: f32, high: f32, most: f64) {
         let mut worst = (0.0, 0.0f32);
         for i in 0..=200_000 {
             let x = low + (high - low) * (i as f32 / 200_000.0);
@@ -238,22 +238,22 @@ mod tests {
     }
 
     #[test]
-    fn functions_are_precise() {
-        check("exp", exp, f64::exp, -103.0, 88.7, 2.0);
-        check("exp near 0", exp, f64::exp, -1.0, 1.0, 2.0);
-        check("log", log, f64::ln, 1e-30, 10.0, 2.0);
-        check("log large", log, f64::ln, 1.0, 1e30, 2.0);
-        check("tanh", tanh, f64::tanh, -10.0, 10.0, 3.0);
-        check("erf", erf, erf_exact, -5.0, 5.0, 3.0);
-        check("sin", sin, f64::sin, -3.0, 3.0, 2.0);
-        check("cos", cos, f64::cos, -1.5, 1.5, 2.0);
-        check("pow 2.5", |x| pow(x, 2.5), |x| x.powf(2.5), 0.0, 50.0, 1.0);
-        check("pow -7", |x| pow(x, -7.0), |x| x.powf(-7.0), -5.0, 5.0, 1.0);
-        check("pow of 1.7", |x| pow(1.7, x), |x| f64::from(1.7f32).powf(x), -160.0, 160.0, 1.0);
+    fn elementary_functions_are_within_a_few_ulps() {
+        check_ulps("exp", exp, f64::exp, -103.0, 88.7, 2.0);
+        check_ulps("exp near 0", exp, f64::exp, -1.0, 1.0, 2.0);
+        check_ulps("log", log, f64::ln, 1e-30, 10.0, 2.0);
+        check_ulps("log large", log, f64::ln, 1.0, 1e30, 2.0);
+        check_ulps("tanh", tanh, f64::tanh, -10.0, 10.0, 3.0);
+        check_ulps("erf", erf, erf_exact, -5.0, 5.0, 3.0);
+        check_ulps("sin", sin, f64::sin, -3.0, 3.0, 2.0);
+        check_ulps("cos", cos, f64::cos, -1.5, 1.5, 2.0);
+        check_ulps("pow 2.5", |x| pow(x, 2.5), |x| x.powf(2.5), 0.0, 50.0, 1.0);
+        check_ulps("pow -7", |x| pow(x, -7.0), |x| x.powf(-7.0), -5.0, 5.0, 1.0);
+        check_ulps("pow of 1.7", |x| pow(1.7, x), |x| f64::from(1.7f32).powf(x), -160.0, 160.0, 1.0);
     }
 
     #[test]
-    fn large_angles_are_reduced() {
+    fn sin_and_cos_reduce_large_angles() {
         for i in 0..100_000 {
             let x = (i as f32 - 50_000.0) * 977.1;
             assert!((f64::from(sin(x)) - f64::from(x).sin()).abs() < 2e-7, "{x}");
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn special_values() {
+    fn elementary_functions_follow_c99_for_special_values() {
         let (inf, nan) = (f32::INFINITY, f32::NAN);
         assert_eq!((exp(inf), exp(-inf), exp(0.0), exp(89.5), exp(-110.0)), (inf, 0.0, 1.0, inf, 0.0));
         assert_eq!((log(0.0), log(inf), log(1.0)), (-inf, inf, 0.0));

@@ -4,20 +4,20 @@ use saggar_compile::program::ValueId;
 use saggar_tensor::DType;
 use saggar_tensor::op;
 
-use super::element::{Max, Operator};
-use super::floats::{floats, write_floats};
-use super::halve::{Max2, Max2Grad, beats, is_halving};
-use super::patch::{Windows, fold_tap};
-use super::plan::{Planner, Refusal};
-use super::region::Piece;
+use super::alias_check::RegionSlice;
+use super::element::{BinaryOperator, Max};
+use super::f32_access::{as_f32, write_as_f32};
+use super::im2col::{WindowGeometry, fold_tap};
+use super::kernel_plan::{KernelPlanner, KernelRefusal};
+use super::max_pool_2x2::{MaxPool2x2, MaxPool2x2Grad, is_2x2_pooling, is_new_max};
 use super::simd;
-use super::threads::Threads;
+use super::threads::CpuThreads;
 
 /// Elements that one task writes, about.
 const TASK_ELEMENTS: usize = 1 << 14;
 
-fn windows(pool: &op::Pool2d, input: &[usize], output: &[usize]) -> Windows {
-    Windows {
+fn pool_windows(pool: &op::Pool2d, input: &[usize], output: &[usize]) -> WindowGeometry {
+    WindowGeometry {
         input: [input[2], input[3]],
         window: pool.window,
         output: [output[2], output[3]],
@@ -28,8 +28,8 @@ fn windows(pool: &op::Pool2d, input: &[usize], output: &[usize]) -> Windows {
 }
 
 /// Runs `f` for every task's planes of `plane` elements of `out`, and the index of the first of them.
-fn tasks(
-    threads: &Threads,
+fn for_each_task(
+    threads: &CpuThreads,
     out: &mut [f32],
     plane: usize,
     operations: usize,
@@ -40,75 +40,75 @@ fn tasks(
     }
     let together = (TASK_ELEMENTS / plane).max(1);
     let tasks: Vec<_> = out.chunks_mut(plane * together).enumerate().collect();
-    threads.each(operations, tasks, |(task, out)| f(task * together, out));
+    threads.for_each(operations, tasks, |(task, out)| f(task * together, out));
 }
 
 /// Runs `f` for every plane of `plane` elements of `out`, several planes a task.
-fn planes(
-    threads: &Threads,
+fn for_each_plane(
+    threads: &CpuThreads,
     out: &mut [f32],
     plane: usize,
     operations: usize,
     f: impl Fn(usize, &mut [f32]) + Send + Sync,
 ) {
-    tasks(threads, out, plane, operations, |first, out| {
+    for_each_task(threads, out, plane, operations, |first, out| {
         out.chunks_mut(plane).enumerate().for_each(|(index, out)| f(first + index, out));
     });
 }
 
 /// Pooling.
 #[derive(Debug)]
-pub(super) struct Pool {
-    kind: op::Pool,
-    windows: Windows,
+pub(super) struct CpuPoolNchw {
+    kind: op::PoolKind,
+    windows: WindowGeometry,
     dtype: DType,
     input: usize,
     output: usize,
 }
 
-impl Pool {
+impl CpuPoolNchw {
     /// Prepares a `Body::Pool2d` of `[input, output]`.
     pub(super) fn new(
-        planner: &Planner<'_>,
-        kind: op::Pool,
+        planner: &KernelPlanner<'_>,
+        kind: op::PoolKind,
         pool: op::Pool2d,
         [input, output]: [ValueId; 2],
-    ) -> Result<Pool, Refusal> {
-        Ok(Pool {
+    ) -> Result<CpuPoolNchw, KernelRefusal> {
+        Ok(CpuPoolNchw {
             kind,
-            windows: windows(&pool, planner.dims(input), planner.dims(output)),
-            dtype: planner.float(input)?,
+            windows: pool_windows(&pool, planner.dims(input), planner.dims(output)),
+            dtype: planner.float_dtype(input)?,
             input: planner.operand(input)?,
             output: planner.region(output),
         })
     }
 
     /// Runs it.
-    pub(super) fn run(&self, threads: &Threads, mut pieces: Vec<Piece<'_>>) {
+    pub(super) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>) {
         let windows = &self.windows;
         let output = pieces[self.output].take();
-        let x = floats(self.dtype, pieces[self.input].read());
-        write_floats(self.dtype, output, |out| {
+        let x = as_f32(self.dtype, pieces[self.input].read());
+        write_as_f32(self.dtype, output, |out| {
             let operations = out.len() * windows.window[0] * windows.window[1];
             let halves = match self.kind {
-                op::Pool::Max => is_halving(windows),
-                op::Pool::Sum => false,
+                op::PoolKind::Max => is_2x2_pooling(windows),
+                op::PoolKind::Sum => false,
             };
             if halves {
-                return tasks(threads, out, windows.output_plane(), operations, |first, out| {
-                    simd::dispatch(Max2 { windows, x: &x[first * windows.input_plane()..], out });
+                return for_each_task(threads, out, windows.output_plane(), operations, |first, out| {
+                    simd::dispatch(MaxPool2x2 { windows, x: &x[first * windows.input_plane()..], out });
                 });
             }
-            planes(threads, out, windows.output_plane(), operations, |index, out| {
+            for_each_plane(threads, out, windows.output_plane(), operations, |index, out| {
                 let x = x.get(index * windows.input_plane()..).unwrap_or(&[]);
                 match self.kind {
-                    op::Pool::Max => {
+                    op::PoolKind::Max => {
                         out.fill(f32::NEG_INFINITY);
-                        self.plane(x, out, <Max as Operator<f32, f32>>::apply);
+                        self.pool_plane(x, out, <Max as BinaryOperator<f32, f32>>::apply);
                     }
-                    op::Pool::Sum => {
+                    op::PoolKind::Sum => {
                         out.fill(0.0);
-                        self.plane(x, out, |a, b| a + b);
+                        self.pool_plane(x, out, |a, b| a + b);
                     }
                 }
             });
@@ -116,7 +116,7 @@ impl Pool {
     }
 
     #[inline(always)]
-    fn plane(&self, x: &[f32], out: &mut [f32], combine: impl Fn(f32, f32) -> f32) {
+    fn pool_plane(&self, x: &[f32], out: &mut [f32], combine: impl Fn(f32, f32) -> f32) {
         for tap in self.windows.taps() {
             tap.each_row(|row| {
                 let out = &mut out[row.output..][..row.len];
@@ -130,24 +130,24 @@ impl Pool {
 
 /// Gradient of max pooling.
 #[derive(Debug)]
-pub(super) struct MaxGrad {
-    windows: Windows,
+pub(super) struct CpuMaxPoolGradNchw {
+    windows: WindowGeometry,
     dtype: DType,
     input: usize,
     gradient: usize,
     output: usize,
 }
 
-impl MaxGrad {
+impl CpuMaxPoolGradNchw {
     /// Prepares a `Body::MaxPool2dGrad` of `[input, gradient, output]`.
     pub(super) fn new(
-        planner: &Planner<'_>,
+        planner: &KernelPlanner<'_>,
         pool: op::Pool2d,
         [input, gradient, output]: [ValueId; 3],
-    ) -> Result<MaxGrad, Refusal> {
-        Ok(MaxGrad {
-            windows: windows(&pool, planner.dims(input), planner.dims(gradient)),
-            dtype: planner.float(input)?,
+    ) -> Result<CpuMaxPoolGradNchw, KernelRefusal> {
+        Ok(CpuMaxPoolGradNchw {
+            windows: pool_windows(&pool, planner.dims(input), planner.dims(gradient)),
+            dtype: planner.float_dtype(input)?,
             input: planner.operand(input)?,
             gradient: planner.operand(gradient)?,
             output: planner.region(output),
@@ -155,22 +155,22 @@ impl MaxGrad {
     }
 
     /// Runs it.
-    pub(super) fn run(&self, threads: &Threads, mut pieces: Vec<Piece<'_>>) {
+    pub(super) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>) {
         let windows = &self.windows;
         let output = pieces[self.output].take();
         let (x, dy) = (pieces[self.input].read(), pieces[self.gradient].read());
-        let (x, dy) = (floats(self.dtype, x), floats(self.dtype, dy));
-        write_floats(self.dtype, output, |dx| {
+        let (x, dy) = (as_f32(self.dtype, x), as_f32(self.dtype, dy));
+        write_as_f32(self.dtype, output, |dx| {
             let operations = dy.len() * windows.window[0] * windows.window[1];
-            planes(threads, dx, windows.input_plane(), operations, |index, dx| {
+            for_each_plane(threads, dx, windows.input_plane(), operations, |index, dx| {
                 let x = &x[index * windows.input_plane()..][..windows.input_plane()];
                 let dy = &dy[index * windows.output_plane()..][..windows.output_plane()];
-                self.plane(x, dy, dx);
+                self.max_grad_plane(x, dy, dx);
             });
         });
     }
 
-    fn plane(&self, x: &[f32], dy: &[f32], dx: &mut [f32]) {
+    fn max_grad_plane(&self, x: &[f32], dy: &[f32], dx: &mut [f32]) {
         /// No tap seen yet.
         const NONE: u32 = u32::MAX;
         let windows = &self.windows;
@@ -178,8 +178,8 @@ impl MaxGrad {
         if dy.is_empty() {
             return;
         }
-        if is_halving(windows) {
-            return simd::dispatch(Max2Grad { windows, x, dy, dx });
+        if is_2x2_pooling(windows) {
+            return simd::dispatch(MaxPool2x2Grad { windows, x, dy, dx });
         }
         // Largest element of each window of one row of outputs, and its place in the plane.
         let width = windows.output[1];
@@ -194,7 +194,7 @@ impl MaxGrad {
                 for ((best, place), &value) in
                     best.iter_mut().zip(places).zip(x[inside.input..].iter().step_by(tap.step()))
                 {
-                    let beaten = best.1 == NONE || beats(value, best.0);
+                    let beaten = best.1 == NONE || is_new_max(value, best.0);
                     *best = if beaten { (value, place as u32) } else { *best };
                 }
             }
@@ -210,36 +210,36 @@ impl MaxGrad {
 
 /// Adjoint of sum pooling.
 #[derive(Debug)]
-pub(super) struct SumGrad {
-    windows: Windows,
+pub(super) struct CpuSumPoolGradNchw {
+    windows: WindowGeometry,
     dtype: DType,
     gradient: usize,
     output: usize,
 }
 
-impl SumGrad {
+impl CpuSumPoolGradNchw {
     /// Prepares a `Body::SumPool2dGrad` of `[gradient, output]`.
     pub(super) fn new(
-        planner: &Planner<'_>,
+        planner: &KernelPlanner<'_>,
         pool: op::Pool2d,
         [gradient, output]: [ValueId; 2],
-    ) -> Result<SumGrad, Refusal> {
-        Ok(SumGrad {
-            windows: windows(&pool, planner.dims(output), planner.dims(gradient)),
-            dtype: planner.float(gradient)?,
+    ) -> Result<CpuSumPoolGradNchw, KernelRefusal> {
+        Ok(CpuSumPoolGradNchw {
+            windows: pool_windows(&pool, planner.dims(output), planner.dims(gradient)),
+            dtype: planner.float_dtype(gradient)?,
             gradient: planner.operand(gradient)?,
             output: planner.region(output),
         })
     }
 
     /// Runs it.
-    pub(super) fn run(&self, threads: &Threads, mut pieces: Vec<Piece<'_>>) {
+    pub(super) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>) {
         let windows = &self.windows;
         let output = pieces[self.output].take();
-        let dy = floats(self.dtype, pieces[self.gradient].read());
-        write_floats(self.dtype, output, |dx| {
+        let dy = as_f32(self.dtype, pieces[self.gradient].read());
+        write_as_f32(self.dtype, output, |dx| {
             let operations = dy.len() * windows.window[0] * windows.window[1];
-            planes(threads, dx, windows.input_plane(), operations, |index, dx| {
+            for_each_plane(threads, dx, windows.input_plane(), operations, |index, dx| {
                 dx.fill(0.0);
                 let dy = &dy[index * windows.output_plane()..][..windows.output_plane()];
                 windows.taps().for_each(|tap| fold_tap(dy, &tap, dx));

@@ -14,21 +14,21 @@ pub(super) fn philox(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
 }
 
 /// The random bits of one key and stream, element by element; neighbours share a counter.
-pub(super) struct Bits {
+pub(super) struct PhiloxStream {
     key: [u32; 2],
     step: [u32; 2],
     stream: u32,
     group: Option<(u32, [u32; 4])>,
 }
 
-impl Bits {
+impl PhiloxStream {
     /// `key` is seed low, seed high, step low, step high.
-    pub(super) fn new(key: [u32; 4], stream: u32) -> Bits {
-        Bits { key: [key[0], key[1]], step: [key[2], key[3]], stream, group: None }
+    pub(super) fn new(key: [u32; 4], stream: u32) -> PhiloxStream {
+        PhiloxStream { key: [key[0], key[1]], step: [key[2], key[3]], stream, group: None }
     }
 
     /// The word of element `index`.
-    pub(super) fn at(&mut self, index: i64) -> u32 {
+    pub(super) fn word_at(&mut self, index: i64) -> u32 {
         let counter = (index >> 2) as u32;
         let words = match self.group {
             Some((group, words)) if group == counter => words,
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn agrees_with_the_authors_known_answers() {
+    fn philox_matches_the_random123_test_vectors() {
         // Random123's kat_vectors, philox 4x32 10.
         assert_eq!(philox([0; 4], [0; 2]), [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]);
         assert_eq!(philox([u32::MAX; 4], [u32::MAX; 2]), [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd]);

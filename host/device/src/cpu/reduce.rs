@@ -4,34 +4,34 @@
 //! accumulators. Either way the folded dimension is cut into segments by its size alone, and segments' partial results
 //! are combined in order.
 
-mod chosen;
+mod one_hot_sum;
 
-use chosen::{Choice, Chosen};
-use saggar_compile::expr::{Expr, Instruction, Register, View};
+use one_hot_sum::{OneHotPattern, OneHotSum};
+use saggar_compile::expr::{AffineView, Instruction, Register, ScalarExpr};
 use saggar_compile::program::{Epilogue, ValueId};
 use saggar_tensor::DType;
 use saggar_tensor::op::ReduceKind;
 
+use super::alias_check::RegionSlice;
+use super::bytecode::{BlockBytecode, BytecodeRequest, OperandBinding};
 use super::element::{Element, register_bytes, with_element};
-use super::evaluate::{BLOCK, Frame, Input};
-use super::lanes::{self, accumulate, copy, elements_mut, fold, fold_rows};
-use super::map::Finish;
-use super::plan::{Planner, Refusal};
-use super::region::Piece;
-use super::registers::{Scratch, buffer, with_scratch};
-use super::routine::{Binding, Request, Routine};
-use super::threads::Threads;
+use super::elementwise_loops::{self, accumulate, copy, elements_mut, fold, fold_rows};
+use super::evaluator::{BLOCK_ELEMENTS, EvaluationFrame, OperandMemory};
+use super::kernel_plan::{KernelPlanner, KernelRefusal};
+use super::map::ElementwiseStage;
+use super::thread_scratch::{ThreadScratch, buffer, with_scratch};
+use super::threads::CpuThreads;
 
 /// Folded elements of one segment of a row.
-const SEGMENT_ELEMENTS: usize = 16 * BLOCK;
+const SEGMENT_ELEMENTS: usize = 16 * BLOCK_ELEMENTS;
 /// Fewest rows of one segment of columns: fewer would leave more partial results than elements.
 const SEGMENT_ROWS_MIN: usize = 64;
 /// Elements that one task reads, about.
-const TASK_ELEMENTS: usize = 16 * BLOCK;
+const TASK_ELEMENTS: usize = 16 * BLOCK_ELEMENTS;
 
 /// A fold with prologue and epilogue.
 #[derive(Debug)]
-pub(super) struct Fold {
+pub(super) struct CpuFold {
     kind: ReduceKind,
     dtype: DType,
     results: usize,
@@ -40,29 +40,29 @@ pub(super) struct Fold {
     columns: bool,
     /// Folded elements of one segment.
     segment: usize,
-    prologue: Routine,
+    prologue: BlockBytecode,
     /// None where all elements count.
-    chosen: Option<Box<Chosen>>,
+    one_hot: Option<Box<OneHotSum>>,
     /// Regions of the prologues' operands.
     operands: Vec<usize>,
-    finish: Finish,
+    finish: ElementwiseStage,
 }
 
-impl Fold {
-    /// Prepares a `Body::Fold` over `[outer, inner]`.
+impl CpuFold {
+    /// Prepares a `Body::CpuFold` over `[outer, inner]`.
     pub(super) fn new(
-        planner: &Planner<'_>,
+        planner: &KernelPlanner<'_>,
         kind: ReduceKind,
         [outer, inner]: [&[usize]; 2],
-        prologue: &Expr,
+        prologue: &ScalarExpr,
         epilogue: &Epilogue,
-    ) -> Result<Fold, Refusal> {
+    ) -> Result<CpuFold, KernelRefusal> {
         let results: usize = outer.iter().product();
         let folded: usize = inner.iter().product();
         let last = prologue.instructions.len() - 1;
         let dtype = prologue.instructions[last].1;
         let columns = prefers_columns(prologue, outer, inner);
-        let turned = columns.then(|| turn(prologue, outer.len()));
+        let turned = columns.then(|| rotate_dims(prologue, outer.len()));
         let dims: Vec<usize> = if columns { [inner, outer].concat() } else { [outer, inner].concat() };
         let segment = if columns { (TASK_ELEMENTS / results.max(1)).max(SEGMENT_ROWS_MIN) } else { SEGMENT_ELEMENTS };
         let mut operands = Vec::new();
@@ -73,10 +73,10 @@ impl Fold {
                 0
             });
             operands.push(region);
-            (operands.len() - 1, Binding::Shared)
+            (operands.len() - 1, OperandBinding::Shared)
         };
         let asked = [Register(last as u32)];
-        let request = |by_rows| Request {
+        let request = |by_rows| BytecodeRequest {
             expr: turned.as_ref().unwrap_or(prologue),
             dims: &dims,
             results: &asked,
@@ -85,15 +85,17 @@ impl Fold {
         };
         // Blocks are parts of rows of so many elements, where not of several rows.
         let width = if columns { results } else { folded };
-        let choice = Choice::of(kind, outer, inner, prologue);
-        let chosen = choice.and_then(|choice| Chosen::new(choice, prologue, [outer, inner], &mut bind)).map(Box::new);
-        let mut prologue = Routine::new(&request(width > BLOCK / 2), &mut bind).ok_or(Refusal::Layout)?;
+        let choice = OneHotPattern::recognize(kind, outer, inner, prologue);
+        let chosen =
+            choice.and_then(|choice| OneHotSum::new(choice, prologue, [outer, inner], &mut bind)).map(Box::new);
+        let mut prologue =
+            BlockBytecode::new(&request(width > BLOCK_ELEMENTS / 2), &mut bind).ok_or(KernelRefusal::Layout)?;
         if prologue.row.is_some_and(|row| row != width) {
-            prologue = Routine::new(&request(false), &mut bind).ok_or(Refusal::Layout)?;
+            prologue = BlockBytecode::new(&request(false), &mut bind).ok_or(KernelRefusal::Layout)?;
         }
         match refused {
             Some(refusal) => Err(refusal),
-            None => Ok(Fold {
+            None => Ok(CpuFold {
                 kind,
                 dtype,
                 results,
@@ -101,20 +103,20 @@ impl Fold {
                 columns,
                 segment,
                 prologue,
-                chosen,
+                one_hot: chosen,
                 operands,
-                finish: Finish::epilogue(planner, outer, epilogue)?,
+                finish: ElementwiseStage::epilogue(planner, outer, epilogue)?,
             }),
         }
     }
 
     /// Whether it reads one element of each row.
-    pub(super) fn is_chosen(&self) -> bool {
-        self.chosen.is_some()
+    pub(super) fn is_one_hot_sum(&self) -> bool {
+        self.one_hot.is_some()
     }
 
     fn segments(&self) -> usize {
-        if self.chosen.is_some() {
+        if self.one_hot.is_some() {
             return 1;
         }
         self.folded.div_ceil(self.segment).max(1)
@@ -128,30 +130,30 @@ impl Fold {
     }
 
     /// Runs it.
-    pub(super) fn run(&self, threads: &Threads, mut pieces: Vec<Piece<'_>>, workspace: &mut [u64]) {
+    pub(super) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>, workspace: &mut [u64]) {
         if self.results == 0 {
             return;
         }
-        let inputs: Vec<Input<'_>> = self
+        let inputs: Vec<OperandMemory<'_>> = self
             .operands
             .iter()
             .map(|&region| {
-                Input::Memory(match &pieces[region] {
-                    Piece::Read(bytes) => bytes,
-                    Piece::Write(_) => unreachable!("`Fold::new` refuses to read what it writes"),
+                OperandMemory::Memory(match &pieces[region] {
+                    RegionSlice::Read(bytes) => bytes,
+                    RegionSlice::Write(_) => unreachable!("`Fold::new` refuses to read what it writes"),
                 })
             })
             .collect();
-        with_element!(self.dtype, T => self.fold::<T>(threads, &inputs, workspace));
+        with_element!(self.dtype, T => self.fold_all::<T>(threads, &inputs, workspace));
         drop(inputs);
         let bytes = bytemuck::cast_slice(workspace);
         // Where results could be finished in place they are copied there first: they are few.
         let accumulated = &bytes[..self.results * register_bytes(self.dtype)];
-        self.finish.seed(&mut pieces, accumulated);
+        self.finish.copy_accumulated(&mut pieces, accumulated);
         self.finish.run_all(threads, pieces, accumulated, register_bytes(self.dtype));
     }
 
-    fn fold<T: Element>(&self, threads: &Threads, inputs: &[Input<'_>], workspace: &mut [u64]) {
+    fn fold_all<T: Element>(&self, threads: &CpuThreads, inputs: &[OperandMemory<'_>], workspace: &mut [u64]) {
         let words = (self.results * size_of::<T>()).div_ceil(8);
         let (results, partials) = workspace.split_at_mut(words);
         let results = &mut elements_mut::<T>(bytemuck::cast_slice_mut(results))[..self.results];
@@ -159,16 +161,16 @@ impl Fold {
             results.fill(T::identity(self.kind));
             return;
         }
-        if let Some(chosen) = &self.chosen {
+        if let Some(chosen) = &self.one_hot {
             return chosen.run(threads, inputs, results);
         }
         let segments = self.segments();
         if segments == 1 {
-            return self.partials(threads, inputs, results);
+            return self.fold_segments(threads, inputs, results);
         }
         let partials = elements_mut::<T>(bytemuck::cast_slice_mut(partials));
         let partials = &mut partials[..self.results * segments];
-        self.partials(threads, inputs, partials);
+        self.fold_segments(threads, inputs, partials);
         if self.columns {
             results.fill(T::identity(self.kind));
             accumulate(self.kind, results, partials);
@@ -178,35 +180,41 @@ impl Fold {
     }
 
     /// Folds every segment: `[result, segment]` for rows, `[segment, result]` for columns.
-    fn partials<T: Element>(&self, threads: &Threads, inputs: &[Input<'_>], out: &mut [T]) {
+    fn fold_segments<T: Element>(&self, threads: &CpuThreads, inputs: &[OperandMemory<'_>], out: &mut [T]) {
         let operations = (self.results * self.folded).saturating_mul(self.prologue.operations());
-        let frame = Frame { inputs, own: &[], accumulated: &[], first: 0 };
+        let frame = EvaluationFrame { inputs, own: &[], accumulated: &[], first: 0 };
         if self.columns {
             let mut tasks = Vec::new();
-            let width = self.results.min(BLOCK);
+            let width = self.results.min(BLOCK_ELEMENTS);
             for (segment, out) in out.chunks_mut(self.results).enumerate() {
                 let tiles = out.chunks_mut(width).enumerate();
                 tasks.extend(tiles.map(|(tile, out)| (segment * self.segment, tile * width, out)));
             }
-            threads.each(operations, tasks, |(row, column, out)| {
+            threads.for_each(operations, tasks, |(row, column, out)| {
                 let rows = self.segment.min(self.folded - row);
                 with_scratch(|scratch| self.fold_columns(scratch, frame, [row, rows, column], out));
             });
         } else {
             let together = (TASK_ELEMENTS / self.folded.min(self.segment)).max(1);
             let tasks: Vec<_> = out.chunks_mut(together).enumerate().collect();
-            threads.each(operations, tasks, |(task, out)| {
+            threads.for_each(operations, tasks, |(task, out)| {
                 with_scratch(|scratch| self.fold_rows(scratch, frame, task * together, out));
             });
         }
     }
 
     /// Folds segments `first..` of rows, one for each element of `out`.
-    fn fold_rows<T: Element>(&self, scratch: &mut Scratch, frame: Frame<'_>, first: usize, out: &mut [T]) {
-        self.prologue.begin(scratch, frame);
-        if self.folded <= BLOCK {
+    fn fold_rows<T: Element>(
+        &self,
+        scratch: &mut ThreadScratch,
+        frame: EvaluationFrame<'_>,
+        first: usize,
+        out: &mut [T],
+    ) {
+        self.prologue.run_uniform_steps(scratch, frame);
+        if self.folded <= BLOCK_ELEMENTS {
             // Several whole rows in one block.
-            let rows = BLOCK / self.folded;
+            let rows = BLOCK_ELEMENTS / self.folded;
             for (block, out) in out.chunks_mut(rows).enumerate() {
                 let start = (first + block * rows) * self.folded;
                 let len = out.len() * self.folded;
@@ -220,10 +228,10 @@ impl Fold {
         for (index, out) in out.iter_mut().enumerate() {
             let (row, segment) = ((first + index) / segments, (first + index) % segments);
             let (low, high) = (segment * self.segment, self.folded.min((segment + 1) * self.segment));
-            let mut blocks = [T::identity(self.kind); SEGMENT_ELEMENTS / BLOCK];
+            let mut blocks = [T::identity(self.kind); SEGMENT_ELEMENTS / BLOCK_ELEMENTS];
             let mut count = 0;
-            for at in (low..high).step_by(BLOCK) {
-                let (start, len) = (row * self.folded + at, BLOCK.min(high - at));
+            for at in (low..high).step_by(BLOCK_ELEMENTS) {
+                let (start, len) = (row * self.folded + at, BLOCK_ELEMENTS.min(high - at));
                 self.with_block::<T>(scratch, frame, [start, len, start + len], |values| {
                     blocks[count] = fold(self.kind, values);
                 });
@@ -236,15 +244,15 @@ impl Fold {
     /// Folds `rows` rows from `row` on, of the columns from `column` on, into `out`.
     fn fold_columns<T: Element>(
         &self,
-        scratch: &mut Scratch,
-        frame: Frame<'_>,
+        scratch: &mut ThreadScratch,
+        frame: EvaluationFrame<'_>,
         [row, rows, column]: [usize; 3],
         out: &mut [T],
     ) {
-        self.prologue.begin(scratch, frame);
+        self.prologue.run_uniform_steps(scratch, frame);
         out.fill(T::identity(self.kind));
         // Only where all columns fit are rows adjacent, and several of them one block.
-        let together = if out.len() == self.results { BLOCK / self.results } else { 1 };
+        let together = if out.len() == self.results { BLOCK_ELEMENTS / self.results } else { 1 };
         for at in (row..row + rows).step_by(together) {
             let count = together.min(row + rows - at);
             let len = if together == 1 { out.len() } else { count * self.results };
@@ -259,18 +267,18 @@ impl Fold {
     /// Elements of the prologue, from `start` on; those from `next` on will be asked for then.
     fn with_block<T: Element>(
         &self,
-        scratch: &mut Scratch,
-        frame: Frame<'_>,
+        scratch: &mut ThreadScratch,
+        frame: EvaluationFrame<'_>,
         [start, len, next]: [usize; 3],
         f: impl FnOnce(&[T]),
     ) {
-        self.prologue.block(scratch, frame, start, len, Some(next));
+        self.prologue.run_block(scratch, frame, start, len, Some(next));
         let mut spare = std::mem::take(&mut scratch.spare);
         match self.prologue.result::<T>(0, scratch, frame, start, len) {
-            lanes::Source::Slice(values) => f(values),
-            lanes::Source::Scalar(value) => {
+            elementwise_loops::BlockSource::Slice(values) => f(values),
+            elementwise_loops::BlockSource::Scalar(value) => {
                 let block = buffer::<T>(&mut spare, len);
-                copy(lanes::Source::Scalar(value), block);
+                copy(elementwise_loops::BlockSource::Scalar(value), block);
                 f(block);
             }
         }
@@ -280,7 +288,7 @@ impl Fold {
 
 /// Whether fewer of the prologue's loads jump along the last kept dimension than along the last folded one, or as many
 /// and more are adjacent. Those that stand still do neither.
-fn prefers_columns(prologue: &Expr, outer: &[usize], inner: &[usize]) -> bool {
+fn prefers_columns(prologue: &ScalarExpr, outer: &[usize], inner: &[usize]) -> bool {
     let last = |dims: &[usize], first: usize| dims.iter().rposition(|&size| size > 1).map(|dim| first + dim);
     let (Some(kept), Some(folded)) = (last(outer, 0), last(inner, outer.len())) else {
         return false;
@@ -307,8 +315,8 @@ fn prefers_columns(prologue: &Expr, outer: &[usize], inner: &[usize]) -> bool {
 }
 
 /// The prologue over `inner ++ outer`.
-fn turn(prologue: &Expr, outer: usize) -> Expr {
-    let turn = |view: &View| {
+fn rotate_dims(prologue: &ScalarExpr, outer: usize) -> ScalarExpr {
+    let turn = |view: &AffineView| {
         let rank = view.strides.len();
         let mut turned = view.clone();
         turned.strides.rotate_left(outer);
@@ -336,7 +344,7 @@ fn turn(prologue: &Expr, outer: usize) -> Expr {
 
 /// Index of the first largest or smallest element along the middle of three dimensions.
 #[derive(Debug)]
-pub(super) struct ArgFold {
+pub(super) struct CpuArgFold {
     largest: bool,
     dims: [usize; 3],
     dtype: DType,
@@ -344,16 +352,16 @@ pub(super) struct ArgFold {
     output: usize,
 }
 
-impl ArgFold {
-    /// Prepares a `Body::ArgFold`.
+impl CpuArgFold {
+    /// Prepares a `Body::CpuArgFold`.
     pub(super) fn new(
-        planner: &Planner<'_>,
+        planner: &KernelPlanner<'_>,
         largest: bool,
         dims: [usize; 3],
         input: ValueId,
         output: ValueId,
-    ) -> Result<ArgFold, Refusal> {
-        Ok(ArgFold {
+    ) -> Result<CpuArgFold, KernelRefusal> {
+        Ok(CpuArgFold {
             largest,
             dims,
             dtype: planner.dtype(input),
@@ -363,24 +371,24 @@ impl ArgFold {
     }
 
     /// Runs it.
-    pub(super) fn run(&self, threads: &Threads, mut pieces: Vec<Piece<'_>>) {
+    pub(super) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>) {
         let output = elements_mut::<i32>(pieces[self.output].take());
         let bytes = pieces[self.input].read();
         if output.is_empty() {
             return;
         }
         if self.dtype.is_float() {
-            self.search(threads, &super::floats::floats(self.dtype, bytes), output);
+            self.search(threads, &super::f32_access::as_f32(self.dtype, bytes), output);
         } else {
-            with_element!(self.dtype, T => self.search::<T>(threads, lanes::elements(bytes), output));
+            with_element!(self.dtype, T => self.search::<T>(threads, elementwise_loops::elements(bytes), output));
         }
     }
 
-    fn search<T: Element>(&self, threads: &Threads, values: &[T], output: &mut [i32]) {
+    fn search<T: Element>(&self, threads: &CpuThreads, values: &[T], output: &mut [i32]) {
         let [_, length, after] = self.dims;
         let together = (TASK_ELEMENTS / (length * after)).max(1) * after;
         let tasks: Vec<_> = output.chunks_mut(together).enumerate().collect();
-        threads.each(values.len(), tasks, |(task, out)| {
+        threads.for_each(values.len(), tasks, |(task, out)| {
             for (offset, out) in out.iter_mut().enumerate() {
                 let index = task * together + offset;
                 let start = index / after * length * after + index % after;

@@ -5,36 +5,36 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use saggar_compile::program::Program;
 
-use super::words::Words;
+use super::aligned_buffer::AlignedBuffer;
 use crate::error::DeviceError;
-use crate::meter::{Charge, Meter};
-use crate::room::Room;
+use crate::memory_budget::DeviceMemoryBudget;
+use crate::meter::{Meter, MeterCharge};
 
 /// Arenas kept for later dispatches; more than this run at once only in bursts.
 const IDLE_ARENAS_MAX: usize = 64;
 
 /// An owner's scratch memory.
 #[derive(Debug)]
-pub(super) struct Scratch {
-    room: Arc<Room>,
+pub(super) struct ScratchPool {
+    room: Arc<DeviceMemoryBudget>,
     meter: Meter,
-    idle: Mutex<Vec<Arena>>,
+    idle: Mutex<Vec<ScratchArena>>,
 }
 
 /// Scratch memory of one dispatch: the slabs of a program, and its workspace after them.
 #[derive(Debug, Default)]
-pub(super) struct Arena(Vec<Piece>);
+pub(super) struct ScratchArena(Vec<ScratchBuffer>);
 
 #[derive(Debug, Default)]
-struct Piece {
-    words: Words,
-    charge: Option<Charge>,
+struct ScratchBuffer {
+    words: AlignedBuffer,
+    charge: Option<MeterCharge>,
 }
 
-impl Scratch {
+impl ScratchPool {
     /// Nothing yet, for this owner.
-    pub(super) fn new(room: Arc<Room>, meter: Meter) -> Scratch {
-        Scratch { room, meter, idle: Mutex::default() }
+    pub(super) fn new(room: Arc<DeviceMemoryBudget>, meter: Meter) -> ScratchPool {
+        ScratchPool { room, meter, idle: Mutex::default() }
     }
 
     /// Bytes that an arena for the program takes beyond one that is kept.
@@ -43,19 +43,19 @@ impl Scratch {
         let kept =
             |number: usize| idle.last().and_then(|arena| arena.0.get(number)).map_or(0, |piece| piece.words.len() * 8);
         let more = |(number, bytes): (usize, usize)| bytes.saturating_sub(kept(number)) as u64;
-        sizes(program, workspace_bytes).enumerate().map(more).fold(0, u64::saturating_add)
+        buffer_sizes(program, workspace_bytes).enumerate().map(more).fold(0, u64::saturating_add)
     }
 
     /// An arena with at least as much memory as the program needs. What is in it is arbitrary.
     ///
     /// # Errors
     /// `OutOfMemory`; `NoRoom`.
-    pub(super) fn take(&self, program: &Program, workspace_bytes: usize) -> Result<Arena, DeviceError> {
+    pub(super) fn take(&self, program: &Program, workspace_bytes: usize) -> Result<ScratchArena, DeviceError> {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let mut arena = idle.unwrap_or_default();
-        for (number, bytes) in sizes(program, workspace_bytes).enumerate() {
+        for (number, bytes) in buffer_sizes(program, workspace_bytes).enumerate() {
             if number == arena.0.len() {
-                arena.0.push(Piece::default());
+                arena.0.push(ScratchBuffer::default());
             }
             arena.0[number].grow(bytes, &self.room, &self.meter)?;
         }
@@ -63,7 +63,7 @@ impl Scratch {
     }
 
     /// Keeps an arena for a later dispatch.
-    pub(super) fn put_back(&self, arena: Arena) {
+    pub(super) fn put_back(&self, arena: ScratchArena) {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if idle.len() < IDLE_ARENAS_MAX {
             idle.push(arena);
@@ -72,11 +72,11 @@ impl Scratch {
 }
 
 /// Bytes of a program's slabs, and of its workspace after them.
-fn sizes(program: &Program, workspace_bytes: usize) -> impl Iterator<Item = usize> {
+fn buffer_sizes(program: &Program, workspace_bytes: usize) -> impl Iterator<Item = usize> {
     program.slabs.iter().map(|slab| slab.bytes).chain([workspace_bytes])
 }
 
-impl Arena {
+impl ScratchArena {
     /// The program's slabs, and its workspace.
     pub(super) fn split(&mut self, program: &Program) -> (impl Iterator<Item = &mut [u64]>, &mut [u64]) {
         let (slabs, rest) = self.0.split_at_mut(program.slabs.len());
@@ -84,13 +84,13 @@ impl Arena {
     }
 }
 
-impl Piece {
-    fn grow(&mut self, bytes: usize, room: &Arc<Room>, meter: &Meter) -> Result<(), DeviceError> {
+impl ScratchBuffer {
+    fn grow(&mut self, bytes: usize, room: &Arc<DeviceMemoryBudget>, meter: &Meter) -> Result<(), DeviceError> {
         if bytes > self.words.len() * 8 {
             // The old words go first, so that both are never held.
-            *self = Piece::default();
+            *self = ScratchBuffer::default();
             self.charge = Some(room.charge(&"scratch memory", bytes as u64, meter)?);
-            self.words = Words::zeroed(bytes);
+            self.words = AlignedBuffer::zeroed(bytes);
         }
         Ok(())
     }

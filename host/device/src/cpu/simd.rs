@@ -1,14 +1,14 @@
 //! Wider vectors where the processor has them: the same loop compiled twice, chosen at run time.
 //!
-//! The work is ordinary safe Rust. [`Work`] is without fused multiply-add, so both versions give the same bits; the
+//! The work is ordinary safe Rust. [`SimdWork`] is without fused multiply-add, so both versions give the same bits; the
 //! narrow one is the twin that tests compare with. [`FusedWork`] is for sums of products, whose last bits belong to the
 //! processor's class: it multiplies and adds in one step where the processor can, in two steps elsewhere.
 
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-use super::vector::{VectorSet, may};
+use super::vector::{VectorSet, is_allowed};
 
 /// A loop to run. `run` must be `#[inline(always)]`, as must all it calls per element, or the wide version is none.
-pub(super) trait Work {
+pub(super) trait SimdWork {
     /// What it computes.
     type Output;
 
@@ -20,13 +20,13 @@ pub(super) trait Work {
 #[cfg(target_arch = "x86_64")]
 #[expect(unsafe_code, reason = "a function compiled for more instructions than the baseline can only be called so")]
 #[inline]
-pub(super) fn dispatch<W: Work>(work: W) -> W::Output {
-    if may(VectorSet::Avx512) && has_masks() {
-        // SAFETY: the line above proves that this processor has all that `masked` adds.
-        unsafe { masked(work) }
-    } else if may(VectorSet::Avx2) && std::arch::is_x86_feature_detected!("avx2") {
-        // SAFETY: the line above proves that this processor has AVX2, the only feature that `wide` adds.
-        unsafe { wide(work) }
+pub(super) fn dispatch<W: SimdWork>(work: W) -> W::Output {
+    if is_allowed(VectorSet::Avx512) && has_masks() {
+        // SAFETY: the line above proves that this processor has all that `run_with_avx512` adds.
+        unsafe { run_with_avx512(work) }
+    } else if is_allowed(VectorSet::Avx2) && std::arch::is_x86_feature_detected!("avx2") {
+        // SAFETY: the line above proves that this processor has AVX2, the only feature that `run_with_avx2` adds.
+        unsafe { run_with_avx2(work) }
     } else {
         work.run()
     }
@@ -35,13 +35,13 @@ pub(super) fn dispatch<W: Work>(work: W) -> W::Output {
 /// Runs `work`; this architecture's baseline has its vectors.
 #[cfg(not(target_arch = "x86_64"))]
 #[inline]
-pub(super) fn dispatch<W: Work>(work: W) -> W::Output {
+pub(super) fn dispatch<W: SimdWork>(work: W) -> W::Output {
     work.run()
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-fn wide<W: Work>(work: W) -> W::Output {
+fn run_with_avx2<W: SimdWork>(work: W) -> W::Output {
     work.run()
 }
 
@@ -56,7 +56,7 @@ fn has_masks() -> bool {
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-fn masked<W: Work>(work: W) -> W::Output {
+fn run_with_avx512<W: SimdWork>(work: W) -> W::Output {
     work.run()
 }
 
@@ -68,9 +68,9 @@ pub(super) trait MulAdd {
 
 /// Rounded once. Only where the processor has an instruction for it: elsewhere it is a call.
 #[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), allow(dead_code, reason = "for others"))]
-pub(super) struct Once;
+pub(super) struct FusedMulAdd;
 
-impl MulAdd for Once {
+impl MulAdd for FusedMulAdd {
     #[inline(always)]
     fn mul_add(a: f32, b: f32, c: f32) -> f32 {
         a.mul_add(b, c)
@@ -78,16 +78,16 @@ impl MulAdd for Once {
 }
 
 /// Rounded twice.
-pub(super) struct Twice;
+pub(super) struct UnfusedMulAdd;
 
-impl MulAdd for Twice {
+impl MulAdd for UnfusedMulAdd {
     #[inline(always)]
     fn mul_add(a: f32, b: f32, c: f32) -> f32 {
         a * b + c
     }
 }
 
-/// A [`Work`] of sums of products, each made with `M`.
+/// A [`SimdWork`] of sums of products, each made with `M`.
 pub(super) trait FusedWork {
     /// What it computes.
     type Output;
@@ -102,11 +102,11 @@ pub(super) trait FusedWork {
 #[inline]
 pub(super) fn dispatch_fused<W: FusedWork>(work: W) -> W::Output {
     let has = || std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma");
-    if may(VectorSet::Avx2) && has() {
-        // SAFETY: the line above proves that this processor has AVX2 and FMA, all that `wide_fused` adds.
-        unsafe { wide_fused(work) }
+    if is_allowed(VectorSet::Avx2) && has() {
+        // SAFETY: the line above proves that this processor has AVX2 and FMA, all that `run_with_avx2_fma` adds.
+        unsafe { run_with_avx2_fma(work) }
     } else {
-        work.run::<Twice>()
+        work.run::<UnfusedMulAdd>()
     }
 }
 
@@ -114,29 +114,29 @@ pub(super) fn dispatch_fused<W: FusedWork>(work: W) -> W::Output {
 #[cfg(target_arch = "aarch64")]
 #[inline]
 pub(super) fn dispatch_fused<W: FusedWork>(work: W) -> W::Output {
-    if may(VectorSet::Neon) { work.run::<Once>() } else { work.run::<Twice>() }
+    if is_allowed(VectorSet::Neon) { work.run::<FusedMulAdd>() } else { work.run::<UnfusedMulAdd>() }
 }
 
 /// Runs `work`.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 #[inline]
 pub(super) fn dispatch_fused<W: FusedWork>(work: W) -> W::Output {
-    work.run::<Twice>()
+    work.run::<UnfusedMulAdd>()
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
-fn wide_fused<W: FusedWork>(work: W) -> W::Output {
-    work.run::<Once>()
+fn run_with_avx2_fma<W: FusedWork>(work: W) -> W::Output {
+    work.run::<FusedMulAdd>()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    struct Sums<'a>(&'a [f32]);
+    struct SumsWork<'a>(&'a [f32]);
 
-    impl Work for Sums<'_> {
+    impl SimdWork for SumsWork<'_> {
         type Output = (f32, Vec<u32>);
 
         #[inline(always)]
@@ -147,10 +147,10 @@ mod tests {
     }
 
     #[test]
-    fn wide_and_narrow_agree_in_every_bit() {
+    fn wide_and_baseline_vectors_agree_bit_for_bit() {
         let values: Vec<f32> = (0..1003).map(|i| (i as f32 * 0.37).fract() - 0.5).collect();
-        let (sum, products) = dispatch(Sums(&values));
-        let (narrow_sum, narrow_products) = Sums(&values).run();
+        let (sum, products) = dispatch(SumsWork(&values));
+        let (narrow_sum, narrow_products) = SumsWork(&values).run();
         assert_eq!(sum.to_bits(), narrow_sum.to_bits());
         assert_eq!(products, narrow_products);
     }

@@ -5,19 +5,19 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use saggar_tensor::Descriptor;
 
-use super::kept::Forms;
-use super::words::Words;
-use crate::backend::{Buffer, Storage};
+use super::aligned_buffer::AlignedBuffer;
+use super::prepacked::PrepackCache;
+use crate::backend::{BufferStorage, DeviceBuffer};
 use crate::error::DeviceError;
-use crate::meter::{Charge, Meter};
-use crate::room::Room;
+use crate::memory_budget::DeviceMemoryBudget;
+use crate::meter::{Meter, MeterCharge};
 
 /// Memory of one tensor, aligned for every data type.
 pub(super) struct HostMemory {
-    words: RwLock<Words>,
+    words: RwLock<AlignedBuffer>,
     bytes: usize,
-    charge: Charge,
-    forms: Forms,
+    charge: MeterCharge,
+    prepacked: PrepackCache,
 }
 
 impl fmt::Debug for HostMemory {
@@ -26,26 +26,30 @@ impl fmt::Debug for HostMemory {
     }
 }
 
-impl Storage for HostMemory {}
+impl BufferStorage for HostMemory {}
 
 impl HostMemory {
     /// Memory with these words, of which `bytes` bytes count.
-    pub(super) fn new(words: Words, bytes: usize, charge: Charge) -> HostMemory {
-        HostMemory { words: RwLock::new(words), bytes, charge, forms: Forms::default() }
+    pub(super) fn new(words: AlignedBuffer, bytes: usize, charge: MeterCharge) -> HostMemory {
+        HostMemory { words: RwLock::new(words), bytes, charge, prepacked: PrepackCache::default() }
     }
 
     /// Zeros for a tensor.
     ///
     /// # Errors
     /// `OutOfMemory`; `NoRoom`.
-    pub(super) fn zeros(descriptor: &Descriptor, room: &Arc<Room>, meter: &Meter) -> Result<HostMemory, DeviceError> {
+    pub(super) fn zeros(
+        descriptor: &Descriptor,
+        room: &Arc<DeviceMemoryBudget>,
+        meter: &Meter,
+    ) -> Result<HostMemory, DeviceError> {
         let bytes = descriptor.bytes();
         let charge = room.charge(&format_args!("a tensor {descriptor}"), bytes as u64, meter)?;
-        Ok(HostMemory::new(Words::zeroed(bytes), bytes, charge))
+        Ok(HostMemory::new(AlignedBuffer::zeroed(bytes), bytes, charge))
     }
 
     /// What its owner is charged.
-    pub(super) fn charge(&self) -> &Charge {
+    pub(super) fn charge(&self) -> &MeterCharge {
         &self.charge
     }
 
@@ -55,20 +59,20 @@ impl HostMemory {
     }
 
     /// Waits until it may be read. A kernel that panicked left numbers, not invariants: poison is ignored.
-    pub(super) fn read(&self) -> RwLockReadGuard<'_, Words> {
+    pub(super) fn read(&self) -> RwLockReadGuard<'_, AlignedBuffer> {
         self.words.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until it may be written.
-    pub(super) fn write(&self) -> RwLockWriteGuard<'_, Words> {
+    pub(super) fn write(&self) -> RwLockWriteGuard<'_, AlignedBuffer> {
         let words = self.words.write().unwrap_or_else(PoisonError::into_inner);
-        self.forms.forget();
+        self.prepacked.clear();
         words
     }
 
     /// Its other forms. To be asked only while it is locked for reading.
-    pub(super) fn forms(&self) -> &Forms {
-        &self.forms
+    pub(super) fn prepacked(&self) -> &PrepackCache {
+        &self.prepacked
     }
 }
 
@@ -76,7 +80,7 @@ impl HostMemory {
 ///
 /// # Errors
 /// `Mismatch` where the buffer is another device's.
-pub(super) fn memory<'a>(buffer: &'a Buffer, port: &str) -> Result<&'a HostMemory, DeviceError> {
+pub(super) fn host_memory<'a>(buffer: &'a DeviceBuffer, port: &str) -> Result<&'a HostMemory, DeviceError> {
     buffer.storage::<HostMemory>().ok_or_else(|| DeviceError::Mismatch {
         port: port.to_owned(),
         expected: "a buffer of the cpu device".to_owned(),
@@ -85,16 +89,16 @@ pub(super) fn memory<'a>(buffer: &'a Buffer, port: &str) -> Result<&'a HostMemor
 }
 
 /// A lock held for a dispatch.
-pub(super) enum Guard<'a> {
+pub(super) enum MemoryGuard<'a> {
     /// Shared.
-    Read(RwLockReadGuard<'a, Words>),
+    Read(RwLockReadGuard<'a, AlignedBuffer>),
     /// Alone.
-    Write(RwLockWriteGuard<'a, Words>),
+    Write(RwLockWriteGuard<'a, AlignedBuffer>),
 }
 
 /// A tensor that a dispatch is given.
 #[derive(Clone, Copy)]
-pub(super) struct Given<'a> {
+pub(super) struct DispatchTensor<'a> {
     /// The port's name.
     pub(super) port: &'a str,
     /// Its memory.
@@ -108,7 +112,9 @@ pub(super) struct Given<'a> {
 ///
 /// # Errors
 /// `Mismatch` where one buffer is given twice and written.
-pub(super) fn lock<'a>(given: &[Given<'a>]) -> Result<(Vec<Guard<'a>>, Vec<usize>), DeviceError> {
+pub(super) fn lock_tensors<'a>(
+    given: &[DispatchTensor<'a>],
+) -> Result<(Vec<MemoryGuard<'a>>, Vec<usize>), DeviceError> {
     let address = |index: &usize| std::ptr::from_ref(given[*index].memory).addr();
     let mut order: Vec<usize> = (0..given.len()).collect();
     order.sort_by_key(address);
@@ -130,8 +136,8 @@ pub(super) fn lock<'a>(given: &[Given<'a>]) -> Result<(Vec<Guard<'a>>, Vec<usize
         holder[index] = distinct.len() - 1;
     }
     let guard = |&index: &usize| match given[index].written {
-        true => Guard::Write(given[index].memory.write()),
-        false => Guard::Read(given[index].memory.read()),
+        true => MemoryGuard::Write(given[index].memory.write()),
+        false => MemoryGuard::Read(given[index].memory.read()),
     };
     Ok((distinct.iter().map(guard).collect(), holder))
 }

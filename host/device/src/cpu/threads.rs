@@ -1,16 +1,16 @@
 //! The backend's own threads. Work is cut into tasks by its shape alone, never by the number of threads, and tasks
 //! write disjoint memory: so any number of threads gives the same bits.
 
-mod team;
+mod thread_pool;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use team::{Team, Wake};
+use thread_pool::{ThreadPool, WakePolicy};
 
-use super::vector::{VectorSet, choose};
-use super::{cancel, registers};
+use super::vector::{VectorSet, set_thread_vectors};
+use super::{cancel, thread_scratch};
 use crate::cancel::CancelToken;
 use crate::error::DeviceError;
 
@@ -19,13 +19,13 @@ pub(super) const PARALLEL_OPERATIONS_MIN: usize = 1 << 16;
 /// Operations of a short program that are worth one more thread.
 const HELPER_OPERATIONS: usize = 1 << 20;
 /// Dispatches that begin so soon after another's end, in nanoseconds, follow it: there will be more.
-const FOLLOWS_NANOS_MAX: u64 = 50_000;
+const FOLLOW_UP_NANOS_MAX: u64 = 50_000;
 
 /// The caller and its helpers, or the caller alone.
 #[derive(Debug)]
-pub(super) struct Threads {
-    team: Option<Arc<Team>>,
-    wake: Wake,
+pub(super) struct CpuThreads {
+    pool: Option<Arc<ThreadPool>>,
+    wake: WakePolicy,
     count: usize,
     vectors: Option<VectorSet>,
     /// Asked before tasks, and by those that take long.
@@ -41,13 +41,13 @@ pub(super) struct Threads {
 
 /// A program that runs, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Running<'a> {
-    threads: &'a Threads,
+pub(super) struct RunningProgram<'a> {
+    threads: &'a CpuThreads,
     crowded: bool,
     follows: bool,
 }
 
-impl Running<'_> {
+impl RunningProgram<'_> {
     /// Whether so many others ran when it began that there would be more threads than cores if each took some.
     pub(super) fn is_crowded(&self) -> bool {
         self.crowded
@@ -55,51 +55,53 @@ impl Running<'_> {
 
     /// Threads for a short program of so many operations. To wake a helper takes longer than such a program saves, so only
     /// those help that are awake; where one dispatch follows the other they are woken once and stay.
-    pub(super) fn quick(&self, operations: usize) -> Threads {
-        let team = self.threads.team.as_ref().filter(|_| !self.crowded);
+    pub(super) fn threads_for_short_program(&self, operations: usize) -> CpuThreads {
+        let team = self.threads.pool.as_ref().filter(|_| !self.crowded);
         if let Some(team) = team
             && self.follows
         {
-            team.rouse(operations / HELPER_OPERATIONS);
+            team.wake(operations / HELPER_OPERATIONS);
         }
         let team = team.filter(|team| team.is_awake()).cloned();
-        Threads { team, wake: Wake::Nobody, ..self.threads.counting() }
+        CpuThreads { pool: team, wake: WakePolicy::Nobody, ..self.threads.with_operation_counter() }
     }
 }
 
-impl Drop for Running<'_> {
+impl Drop for RunningProgram<'_> {
     fn drop(&mut self) {
-        registers::leave(self.threads.count);
+        thread_scratch::release_scratch(self.threads.count);
         self.threads.running.fetch_sub(1, Ordering::Relaxed);
-        self.threads.ended.store(self.threads.nanos(), Ordering::Relaxed);
+        self.threads.ended.store(self.threads.elapsed_nanos(), Ordering::Relaxed);
     }
 }
 
-impl Threads {
+impl CpuThreads {
     /// `count` threads, the caller's among them, that compute with `vectors`, none being the widest; no count is the
     /// processor's number of cores.
     ///
     /// # Errors
     /// `Unsupported` where the system starts no threads.
-    pub(super) fn new(count: Option<usize>, vectors: Option<VectorSet>) -> Result<Threads, DeviceError> {
+    pub(super) fn new(count: Option<usize>, vectors: Option<VectorSet>) -> Result<CpuThreads, DeviceError> {
         let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let count = count.unwrap_or_else(cores).clamp(1, THREADS_MAX);
         if count == 1 {
-            return Ok(Threads { vectors, ..Threads::alone() });
+            return Ok(CpuThreads { vectors, ..CpuThreads::single_threaded() });
         }
-        let team = Team::new(count - 1, move || choose(vectors)).map_err(|error| DeviceError::Unsupported {
-            device: "cpu".to_owned(),
-            kernel: "threads".to_owned(),
-            reason: error.to_string(),
+        let team = ThreadPool::new(count - 1, move || set_thread_vectors(vectors)).map_err(|error| {
+            DeviceError::Unsupported {
+                device: "cpu".to_owned(),
+                kernel: "threads".to_owned(),
+                reason: error.to_string(),
+            }
         })?;
-        Ok(Threads { team: Some(Arc::new(team)), count, vectors, ..Threads::alone() })
+        Ok(CpuThreads { pool: Some(Arc::new(team)), count, vectors, ..CpuThreads::single_threaded() })
     }
 
     /// The caller alone.
-    pub(super) fn alone() -> Threads {
-        Threads {
-            team: None,
-            wake: Wake::Sleepers,
+    pub(super) fn single_threaded() -> CpuThreads {
+        CpuThreads {
+            pool: None,
+            wake: WakePolicy::Sleepers,
             count: 1,
             vectors: None,
             cancel: CancelToken::never(),
@@ -111,13 +113,18 @@ impl Threads {
     }
 
     /// The same threads, to count the operations of one dispatch.
-    pub(super) fn counting(&self) -> Threads {
-        Threads { team: self.team.clone(), count: self.count, vectors: self.vectors, ..Threads::alone() }
+    pub(super) fn with_operation_counter(&self) -> CpuThreads {
+        CpuThreads {
+            pool: self.pool.clone(),
+            count: self.count,
+            vectors: self.vectors,
+            ..CpuThreads::single_threaded()
+        }
     }
 
     /// The same threads, which give tasks up once `cancel` says so.
-    pub(super) fn cancelled_by(self, cancel: &CancelToken) -> Threads {
-        Threads { cancel: cancel.clone(), ..self }
+    pub(super) fn with_cancel(self, cancel: &CancelToken) -> CpuThreads {
+        CpuThreads { cancel: cancel.clone(), ..self }
     }
 
     /// The operations that were done so far.
@@ -126,14 +133,14 @@ impl Threads {
     }
 
     /// Counts a program that begins to run.
-    pub(super) fn running(&self) -> Running<'_> {
+    pub(super) fn start_program(&self) -> RunningProgram<'_> {
         let others = self.running.fetch_add(1, Ordering::Relaxed);
         let ended = self.ended.load(Ordering::Relaxed);
-        let follows = ended > 0 && self.nanos().saturating_sub(ended) <= FOLLOWS_NANOS_MAX;
-        Running { threads: self, crowded: 2 * others >= self.count, follows }
+        let follows = ended > 0 && self.elapsed_nanos().saturating_sub(ended) <= FOLLOW_UP_NANOS_MAX;
+        RunningProgram { threads: self, crowded: 2 * others >= self.count, follows }
     }
 
-    fn nanos(&self) -> u64 {
+    fn elapsed_nanos(&self) -> u64 {
         u64::try_from(self.since.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
@@ -149,29 +156,29 @@ impl Threads {
 
     /// Runs `f` on every task: on all threads where `operations` (of all tasks together) are worth it, else in order. Unwinds
     /// where they are given up.
-    pub(super) fn each<T: Send>(&self, operations: usize, tasks: Vec<T>, f: impl Fn(T) + Send + Sync) {
+    pub(super) fn for_each<T: Send>(&self, operations: usize, tasks: Vec<T>, f: impl Fn(T) + Send + Sync) {
         self.operations.fetch_add(operations, Ordering::Relaxed);
         if self.cancel.is_never() || operations < PARALLEL_OPERATIONS_MIN {
-            return self.all(operations, tasks, f);
+            return self.run_all(operations, tasks, f);
         }
         let is_given_up = AtomicBool::new(false);
-        self.all(operations, tasks, |task| {
+        self.run_all(operations, tasks, |task| {
             if is_given_up.load(Ordering::Relaxed) || self.cancel.is_cancelled() {
                 is_given_up.store(true, Ordering::Relaxed);
             } else {
-                cancel::within(&self.cancel, || f(task));
+                cancel::with_token(&self.cancel, || f(task));
             }
         });
         if is_given_up.into_inner() {
-            cancel::give_up();
+            cancel::unwind_cancelled();
         }
     }
 
-    fn all<T: Send>(&self, operations: usize, tasks: Vec<T>, f: impl Fn(T) + Send + Sync) {
-        match &self.team {
+    fn run_all<T: Send>(&self, operations: usize, tasks: Vec<T>, f: impl Fn(T) + Send + Sync) {
+        match &self.pool {
             Some(team) if tasks.len() > 1 && operations >= PARALLEL_OPERATIONS_MIN => {
                 let tasks: Vec<Mutex<Option<T>>> = tasks.into_iter().map(|task| Mutex::new(Some(task))).collect();
-                team.each(tasks.len(), self.wake, &|index| {
+                team.for_each(tasks.len(), self.wake, &|index| {
                     let task = tasks[index].lock().unwrap_or_else(PoisonError::into_inner).take();
                     f(task.expect("a team takes each task once"));
                 });

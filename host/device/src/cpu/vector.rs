@@ -1,7 +1,7 @@
 //! Explicit vectors for the innermost loops of products: one set of operations a kind of processor, chosen at run time.
 //!
 //! What is computed with them is a chain of multiply-adds for each element, in an order that no vector's width changes.
-//! So all sets that round a multiply-add once give the same bits; [`Plain`], which rounds twice and needs nothing, is the
+//! So all sets that round a multiply-add once give the same bits; [`PlainVectors`], which rounds twice and needs nothing, is the
 //! safe twin that tests compare with, and what runs where there is nothing better.
 
 use std::cell::Cell;
@@ -22,7 +22,7 @@ pub enum VectorSet {
 
 impl VectorSet {
     /// Every kind that this processor has, the narrowest first. Devices take the last one unless they are told otherwise.
-    pub fn here() -> Vec<VectorSet> {
+    pub fn available() -> Vec<VectorSet> {
         let mut sets = vec![VectorSet::Plain];
         sets.extend(present());
         sets
@@ -41,34 +41,34 @@ impl VectorSet {
 
 thread_local! {
     /// What the device was opened with that this thread computes for now; none takes the widest.
-    static CHOSEN: Cell<Option<VectorSet>> = const { Cell::new(None) };
+    static THREAD_VECTORS: Cell<Option<VectorSet>> = const { Cell::new(None) };
 }
 
 /// From now on this thread computes with vectors of this kind. For threads that belong to one device.
-pub(super) fn choose(set: Option<VectorSet>) {
-    CHOSEN.set(set);
+pub(super) fn set_thread_vectors(set: Option<VectorSet>) {
+    THREAD_VECTORS.set(set);
 }
 
 /// Runs `work` on this thread with vectors of this kind.
-pub(super) fn under<R>(set: Option<VectorSet>, work: impl FnOnce() -> R) -> R {
-    struct Before(Option<VectorSet>);
-    impl Drop for Before {
+pub(super) fn with_vectors<R>(set: Option<VectorSet>, work: impl FnOnce() -> R) -> R {
+    struct RestoreVectors(Option<VectorSet>);
+    impl Drop for RestoreVectors {
         fn drop(&mut self) {
-            choose(self.0);
+            set_thread_vectors(self.0);
         }
     }
-    let _before = Before(CHOSEN.replace(set));
+    let _before = RestoreVectors(THREAD_VECTORS.replace(set));
     work()
 }
 
 /// Whether this thread may compute with this kind. That the processor has it is another question.
 #[inline]
-pub(super) fn may(set: VectorSet) -> bool {
-    CHOSEN.get().is_none_or(|chosen| chosen >= set)
+pub(super) fn is_allowed(set: VectorSet) -> bool {
+    THREAD_VECTORS.get().is_none_or(|chosen| chosen >= set)
 }
 
 /// Vectors of `f32`. Every method is inlined into a function that is compiled for the processor.
-pub(super) trait Vectors: Copy {
+pub(super) trait VectorIsa: Copy {
     /// Elements of a vector.
     const LANES: usize;
     /// Vectors beside each other in a tile, at most.
@@ -110,11 +110,11 @@ pub(super) trait Vectors: Copy {
     fn store_some(self, to: &mut [f32], v: Self::V) {
         if to.len() >= Self::LANES { self.store(to, v) } else { self.store_part(to, v) }
     }
-    /// Turns [`SQUARE`] rows of as many numbers round: `to[y * below + x] = from[x * row + y]`.
+    /// Turns [`TRANSPOSE_SIDE`] rows of as many numbers round: `to[y * below + x] = from[x * row + y]`.
     #[inline(always)]
-    fn turn(self, from: &[f32], row: usize, to: &mut [f32], below: usize) {
-        for x in 0..SQUARE {
-            let from: &[f32; SQUARE] = from[x * row..].first_chunk().expect("a row of the square");
+    fn transpose(self, from: &[f32], row: usize, to: &mut [f32], below: usize) {
+        for x in 0..TRANSPOSE_SIDE {
+            let from: &[f32; TRANSPOSE_SIDE] = from[x * row..].first_chunk().expect("a row of the square");
             for (y, &value) in from.iter().enumerate() {
                 to[y * below + x] = value;
             }
@@ -123,7 +123,7 @@ pub(super) trait Vectors: Copy {
 }
 
 /// Numbers along a side of what is turned round at a time.
-pub(super) const SQUARE: usize = 8;
+pub(super) const TRANSPOSE_SIDE: usize = 8;
 
 /// A computation that is compiled for every kind of processor. `run` must be `#[inline(always)]`, as must all it calls in
 /// its loops.
@@ -132,14 +132,14 @@ pub(super) trait VectorWork {
     type Output;
 
     /// Does it.
-    fn run<S: Vectors>(self, s: S) -> Self::Output;
+    fn run<S: VectorIsa>(self, s: S) -> Self::Output;
 }
 
 /// Eight numbers in an array, without anything a processor may lack.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Plain;
+pub(super) struct PlainVectors;
 
-impl Vectors for Plain {
+impl VectorIsa for PlainVectors {
     const LANES: usize = 8;
     const WIDE: usize = 2;
     type V = [f32; 8];
@@ -215,7 +215,7 @@ use arm::present;
 #[cfg(target_arch = "aarch64")]
 pub(super) use arm::{lanes, prefetch, run};
 
-/// Kinds that this processor has besides [`Plain`], the narrowest first.
+/// Kinds that this processor has besides [`PlainVectors`], the narrowest first.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn present() -> Vec<VectorSet> {
     Vec::new()
@@ -224,13 +224,13 @@ fn present() -> Vec<VectorSet> {
 /// Runs `work` with the widest vectors of this processor.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub(super) fn run<W: VectorWork>(work: W) -> W::Output {
-    work.run(Plain)
+    work.run(PlainVectors)
 }
 
 /// Elements of a vector, and vectors of a tile, that [`run`] computes with.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub(super) fn lanes() -> (usize, usize) {
-    (Plain::LANES, Plain::WIDE)
+    (PlainVectors::LANES, PlainVectors::WIDE)
 }
 
 /// Asks for memory that will be read soon.

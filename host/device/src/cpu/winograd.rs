@@ -7,20 +7,20 @@
 
 #![expect(clippy::needless_range_loop, reason = "loops over constants are unrolled, so that tiles stay in registers")]
 
-mod filter;
 mod filter_grad;
+mod filter_transform;
 mod forward;
-mod grid;
-mod images;
 mod input_grad;
-mod results;
+mod input_transform;
+mod output_transform;
 mod tile;
+mod tile_grid;
 mod transform;
 
 #[cfg(test)]
 mod tests;
 
-pub(super) use filter::PointsForm;
-pub(super) use filter_grad::FilterGrad;
-pub(super) use forward::Forward;
-pub(super) use input_grad::InputGrad;
+pub(super) use filter_grad::WinogradFilterGrad;
+pub(super) use filter_transform::WinogradFilterLayout;
+pub(super) use forward::WinogradConv2d;
+pub(super) use input_grad::WinogradInputGrad;

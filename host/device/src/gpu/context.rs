@@ -7,48 +7,48 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Poll, Waker};
 
-use saggar_compile::limits::CHAIN_ROWS;
-use saggar_compile::target::Target;
-use saggar_compile::wgsl::{CHAIN_BINDINGS, Tuning};
+use saggar_compile::limits::FUSED_MATMUL_TILE_ROWS;
+use saggar_compile::target::CompileTarget;
+use saggar_compile::wgsl::{FUSED_MATMUL_BINDINGS, ShaderTuning};
 
-use super::clock::Clock;
-use super::line::{Flights, Line};
-use super::memory::Memory;
-use super::pipeline::Pipelines;
-use super::pool::Pool;
-use super::scratch::Scratch;
-use super::tender::Tender;
+use super::autotune::Autotuner;
+use super::buffer_pool::BufferPool;
+use super::command_queue::{InFlightSubmissions, PendingCommands};
+use super::gpu_timer::GpuTimer;
+use super::pipeline::SharedPipelines;
+use super::poll_thread::PollThread;
+use super::scratch::GpuScratch;
+use super::storage_buffer::StorageBuffer;
 use super::watchdog;
-use super::ways::Trials;
 use crate::backend::DeviceInfo;
 use crate::cancel::CancelToken;
 use crate::error::DeviceError;
-use crate::owner::PerOwner;
-use crate::room::{Available, Room};
+use crate::memory_budget::{AvailableMemory, DeviceMemoryBudget};
+use crate::owner_cache::PerOwner;
 
 /// What all of a device's buffers and executables share.
 #[derive(Debug)]
-pub(super) struct Context {
+pub(super) struct GpuContext {
     pub(super) device: wgpu::Device,
     pub(super) info: DeviceInfo,
-    pub(super) tuning: Tuning,
+    pub(super) tuning: ShaderTuning,
     /// What the adapter has for all owners together.
-    pub(super) room: Arc<Room>,
-    pub(super) pipelines: Pipelines,
-    pub(super) scratches: PerOwner<Scratch>,
+    pub(super) room: Arc<DeviceMemoryBudget>,
+    pub(super) pipelines: SharedPipelines,
+    pub(super) scratches: PerOwner<GpuScratch>,
     pub(super) queue: wgpu::Queue,
-    pub(super) line: Mutex<Line>,
-    pub(super) flights: Arc<Flights>,
-    pub(super) pool: Mutex<Pool>,
-    pub(super) tender: Tender,
+    pub(super) pending_commands: Mutex<PendingCommands>,
+    pub(super) in_flight: Arc<InFlightSubmissions>,
+    pub(super) buffer_pool: Mutex<BufferPool>,
+    pub(super) poll_thread: PollThread,
     /// Ways in which kernels are computed.
-    pub(super) trials: Trials,
+    pub(super) autotuner: Autotuner,
     /// Buffers that the driver refuses, by their numbers from the first on, from one to another: a fault for tests.
-    pub(super) refuse_buffers: Option<[u64; 2]>,
+    pub(super) fail_allocations: Option<[u64; 2]>,
     failure: Arc<OnceLock<String>>,
     /// Whether the watchdog gave the device up.
-    hangs: Arc<AtomicBool>,
-    buffers: AtomicU64,
+    is_hung: Arc<AtomicBool>,
+    buffers_created: AtomicU64,
     next_id: AtomicU64,
 }
 
@@ -69,14 +69,14 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Context {
+impl GpuContext {
     pub(super) fn new(
         device: wgpu::Device,
         queue: wgpu::Queue,
         info: DeviceInfo,
-        tuning: Tuning,
-        room: Arc<Room>,
-    ) -> Context {
+        tuning: ShaderTuning,
+        room: Arc<DeviceMemoryBudget>,
+    ) -> GpuContext {
         let failure = Arc::new(OnceLock::new());
         let (lost, uncaught) = (Arc::clone(&failure), Arc::clone(&failure));
         // A device that is destroyed is lost, too, and nothing else may say so: calls on it are errors of their own scopes.
@@ -86,17 +86,17 @@ impl Context {
         device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| {
             let _ = uncaught.set(error.to_string());
         }));
-        let clock = Clock::new(&device, &queue);
-        Context {
-            pipelines: Pipelines::default(),
+        let clock = GpuTimer::new(&device, &queue);
+        GpuContext {
+            pipelines: SharedPipelines::default(),
             scratches: PerOwner::default(),
-            line: Mutex::new(Line::new(clock)),
-            flights: Arc::default(),
-            pool: Mutex::default(),
-            tender: Tender::default(),
-            trials: Trials::default(),
-            refuse_buffers: None,
-            buffers: AtomicU64::new(0),
+            pending_commands: Mutex::new(PendingCommands::new(clock)),
+            in_flight: Arc::default(),
+            buffer_pool: Mutex::default(),
+            poll_thread: PollThread::default(),
+            autotuner: Autotuner::default(),
+            fail_allocations: None,
+            buffers_created: AtomicU64::new(0),
             next_id: AtomicU64::new(0),
             device,
             info,
@@ -104,51 +104,51 @@ impl Context {
             room,
             queue,
             failure,
-            hangs: Arc::default(),
+            is_hung: Arc::default(),
         }
     }
 
     /// Starts the watchdog. Without its thread, a device that hangs is waited for.
     pub(super) fn start_watchdog(&self) {
-        let (failure, hangs, device) = (Arc::clone(&self.failure), Arc::clone(&self.hangs), self.info.name.clone());
-        watchdog::start(&self.flights, move |waited| {
-            watchdog::refuse(&device);
+        let (failure, hangs, device) = (Arc::clone(&self.failure), Arc::clone(&self.is_hung), self.info.name.clone());
+        watchdog::start(&self.in_flight, move |waited| {
+            watchdog::mark_as_hung(&device);
             hangs.store(true, Ordering::Release);
             let _ = failure.set(format!("work on it has not ended within {} seconds", waited.as_secs()));
         });
     }
 
     /// `Lost` once the driver has given the device up.
-    pub(super) fn alive(&self) -> Result<(), DeviceError> {
+    pub(super) fn ensure_alive(&self) -> Result<(), DeviceError> {
         match self.failure.get() {
             None => Ok(()),
-            Some(reason) => Err(self.lost(reason.clone())),
+            Some(reason) => Err(self.lost_error(reason.clone())),
         }
     }
 
-    /// As [`Context::alive`], after looking what the driver has to say.
-    pub(super) fn check(&self) -> Result<(), DeviceError> {
-        self.look()
+    /// As [`GpuContext::ensure_alive`], after looking what the driver has to say.
+    pub(super) fn poll_and_check(&self) -> Result<(), DeviceError> {
+        self.poll()
     }
 
-    pub(super) fn lost(&self, reason: String) -> DeviceError {
+    pub(super) fn lost_error(&self, reason: String) -> DeviceError {
         DeviceError::Lost { device: self.info.name.clone(), reason }
     }
 
     /// What programs for it must be compiled for.
-    pub(super) fn target(&self) -> Target {
+    pub(super) fn target(&self) -> CompileTarget {
         // One binding is not a value's. No more are used than every adapter has, so that a program's kernels do not depend on
         // how many more this one offers; but for chains, which need more.
         let bindings = self.device.limits().max_storage_buffers_per_shader_stage as usize;
-        let has_chains = self.tuning.workgroup_memory && bindings >= CHAIN_BINDINGS;
-        Target {
+        let has_chains = self.tuning.workgroup_memory && bindings >= FUSED_MATMUL_BINDINGS;
+        CompileTarget {
             half_storage: self.tuning.half_storage,
             binding_bytes_max: self.tuning.window_bytes,
             slab_bytes_max: usize::try_from(self.allocation_bytes_max()).unwrap_or(usize::MAX),
-            kernel_values_max: (bindings - 1).min(Target::gpu().kernel_values_max),
-            chain_values_max: if has_chains { Target::gpu().chain_values_max } else { 0 },
-            chain_rows_min: self.tuning.workgroups_at_once * CHAIN_ROWS,
-            ..Target::gpu()
+            kernel_values_max: (bindings - 1).min(CompileTarget::gpu().kernel_values_max),
+            chain_values_max: if has_chains { CompileTarget::gpu().chain_values_max } else { 0 },
+            chain_rows_min: self.tuning.workgroups_at_once * FUSED_MATMUL_TILE_ROWS,
+            ..CompileTarget::gpu()
         }
     }
 
@@ -158,7 +158,7 @@ impl Context {
     }
 
     /// Runs `make`; what the driver or wgpu says against it comes back as the error.
-    pub(super) fn scoped<T>(&self, make: impl FnOnce() -> T) -> Result<T, wgpu::Error> {
+    pub(super) fn with_error_scopes<T>(&self, make: impl FnOnce() -> T) -> Result<T, wgpu::Error> {
         let filters = [wgpu::ErrorFilter::Internal, wgpu::ErrorFilter::OutOfMemory, wgpu::ErrorFilter::Validation];
         let [internal, memory, validation] = filters.map(|filter| self.device.push_error_scope(filter));
         let made = make();
@@ -170,106 +170,117 @@ impl Context {
     }
 
     /// A buffer of `bytes`, or what the driver says against it.
-    fn make_buffer(&self, size: u64, usage: wgpu::BufferUsages, is_mapped: bool) -> Result<wgpu::Buffer, wgpu::Error> {
-        let number = self.buffers.fetch_add(1, Ordering::Relaxed);
-        let is_refused = self.refuse_buffers.is_some_and(|[from, to]| (from..to).contains(&number));
+    fn create_buffer(
+        &self,
+        size: u64,
+        usage: wgpu::BufferUsages,
+        is_mapped: bool,
+    ) -> Result<wgpu::Buffer, wgpu::Error> {
+        let number = self.buffers_created.fetch_add(1, Ordering::Relaxed);
+        let is_refused = self.fail_allocations.is_some_and(|[from, to]| (from..to).contains(&number));
         // More than any adapter has, as a test wants it.
         let size = if is_refused { u64::MAX - 7 } else { size };
         let mapped_at_creation = is_mapped && !is_refused;
         let descriptor = wgpu::BufferDescriptor { label: None, size, usage, mapped_at_creation };
-        self.scoped(|| self.device.create_buffer(&descriptor))
+        self.with_error_scopes(|| self.device.create_buffer(&descriptor))
     }
 
     /// A buffer for the device's own use.
     ///
     /// # Errors
     /// `NoRoom` where the driver refuses it; `Lost`.
-    pub(super) fn own_buffer(
+    pub(super) fn create_internal_buffer(
         &self,
         what: &dyn Display,
         bytes: u64,
         usage: wgpu::BufferUsages,
         is_mapped: bool,
     ) -> Result<wgpu::Buffer, DeviceError> {
-        self.make_buffer(bytes, usage, is_mapped).map_err(|error| self.refused(what, bytes, &error))
+        self.create_buffer(bytes, usage, is_mapped).map_err(|error| self.allocation_error(what, bytes, &error))
     }
 
     /// The error of a driver that has no `bytes` for `what`.
-    pub(super) fn refused(&self, what: &dyn Display, bytes: u64, error: &wgpu::Error) -> DeviceError {
-        if let Err(lost) = self.alive() {
+    pub(super) fn allocation_error(&self, what: &dyn Display, bytes: u64, error: &wgpu::Error) -> DeviceError {
+        if let Err(lost) = self.ensure_alive() {
             return lost;
         }
         tracing::warn!(device = %self.info.name, bytes, %error, "the driver refused an allocation");
         // Others use the adapter too: what is left is less than what is not ours.
         let left = self.room.available().map_or(0, |available| available.bytes.min(bytes - 1));
         let of = format!("at most: its driver refuses the allocation: {error}");
-        self.room.refusal(what, bytes, Available { bytes: left, of })
+        self.room.insufficient_memory_error(what, bytes, AvailableMemory { bytes: left, source: of })
     }
 
     /// A storage buffer of exactly `bytes` with its identity, and whether it holds another tensor's old elements.
-    pub(super) fn buffer(&self, bytes: u64) -> Result<(u64, wgpu::Buffer, bool), wgpu::Error> {
-        if let Some((id, buffer)) = lock(&self.pool).take(bytes) {
+    pub(super) fn acquire_buffer(&self, bytes: u64) -> Result<(u64, wgpu::Buffer, bool), wgpu::Error> {
+        if let Some((id, buffer)) = lock(&self.buffer_pool).take(bytes) {
             return Ok((id, buffer, true));
         }
         let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST;
-        let made = self.make_buffer(bytes, usage, false);
-        let made = if made.is_err() && self.give_up_kept() { self.make_buffer(bytes, usage, false) } else { made };
+        let made = self.create_buffer(bytes, usage, false);
+        let made =
+            if made.is_err() && self.release_pooled_buffers() { self.create_buffer(bytes, usage, false) } else { made };
         Ok((self.next_id.fetch_add(1, Ordering::Relaxed), made?, false))
     }
 
     /// Gives the driver back what is kept for later; whether there was anything.
-    fn give_up_kept(&self) -> bool {
-        let is_some = lock(&self.pool).give_up();
+    fn release_pooled_buffers(&self) -> bool {
+        let is_some = lock(&self.buffer_pool).release_all();
         is_some && self.synchronize().is_ok()
     }
 
     /// Takes a buffer back. Work in flight may still use it: a new owner's work comes after that in the queue.
     pub(super) fn recycle(&self, id: u64, buffer: wgpu::Buffer) {
-        lock(&self.pool).put(id, buffer);
-        self.tender.wake();
+        lock(&self.buffer_pool).put(id, buffer);
+        self.poll_thread.wake();
     }
 
     /// Replaces a tensor's words.
-    pub(super) fn write(&self, memory: &Memory, words: &[u8], cancel: &CancelToken) -> Result<(), DeviceError> {
-        self.alive()?;
-        self.wait_for_room(cancel)?;
-        let mut line = self.line();
+    pub(super) fn write(&self, memory: &StorageBuffer, words: &[u8], cancel: &CancelToken) -> Result<(), DeviceError> {
+        self.ensure_alive()?;
+        self.wait_for_capacity(cancel)?;
+        let mut line = self.lock_commands();
         self.upload(&mut line, memory, words, cancel)?;
-        memory.written();
-        self.written(&mut line, words.len())
+        memory.mark_overwritten();
+        self.finish_write(&mut line, words.len())
     }
 
     /// The first `bytes` of a tensor, whole words, after waiting for the work that writes them.
-    pub(super) fn read(&self, memory: &Memory, bytes: u64, cancel: &CancelToken) -> Result<Vec<u8>, DeviceError> {
-        self.alive()?;
+    pub(super) fn read(
+        &self,
+        memory: &StorageBuffer,
+        bytes: u64,
+        cancel: &CancelToken,
+    ) -> Result<Vec<u8>, DeviceError> {
+        self.ensure_alive()?;
         if bytes == 0 {
             return Ok(Vec::new());
         }
-        self.wait_for_room(cancel)?;
-        let kept = lock(&self.pool).take_staging(bytes);
+        self.wait_for_capacity(cancel)?;
+        let kept = lock(&self.buffer_pool).take_staging_buffer(bytes);
         let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
-        let make = || self.own_buffer(&"a tensor on its way to the host", bytes, usage, false);
+        let make = || self.create_internal_buffer(&"a tensor on its way to the host", bytes, usage, false);
         let staging = kept.map_or_else(make, Ok)?;
-        let mut line = self.line();
-        let encoder = self.open(&mut line);
+        let mut line = self.lock_commands();
+        let encoder = self.open_encoder(&mut line);
         memory.clear_if_stale(encoder);
         encoder.copy_buffer_to_buffer(&memory.buffer, 0, &staging, 0, bytes);
-        self.take_readings(&mut line);
+        self.encode_timestamp_readback(&mut line);
         let number = self.flush(&mut line)?;
         drop(line);
-        self.wait_mapped(&staging, number, cancel)?;
-        let range = staging.slice(..).get_mapped_range().map_err(|error| self.lost(error.to_string()))?;
+        self.wait_for_mapping(&staging, number, cancel)?;
+        let range = staging.slice(..).get_mapped_range().map_err(|error| self.lost_error(error.to_string()))?;
         let words = range.to_vec();
         drop(range);
         staging.unmap();
-        lock(&self.pool).put_staging(staging);
+        lock(&self.buffer_pool).put_staging_buffer(staging);
         Ok(words)
     }
 }
 
-impl Drop for Context {
+impl Drop for GpuContext {
     fn drop(&mut self) {
-        if self.hangs.load(Ordering::Acquire) {
+        if self.is_hung.load(Ordering::Acquire) {
             // To drop the last handle of a queue is to wait for what was submitted to it.
             std::mem::forget(self.queue.clone());
             return;

@@ -4,96 +4,96 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
 use saggar_compile::program::Program;
-use saggar_compile::target::Class;
-use saggar_compile::wgsl::{Binding, Window};
-use saggar_tensor::Port;
+use saggar_compile::target::StorageClass;
+use saggar_compile::wgsl::{ShaderBinding, ShaderResource};
+use saggar_tensor::GraphPort;
 
-use super::context::{Context, lock};
-use super::memory::{self, Memory};
-use super::pipeline::Pipeline;
+use super::context::{GpuContext, lock};
+use super::kernel_variants::KernelVariants;
+use super::pipeline::GpuPipeline;
 use super::profile;
-use super::scratch::Scratch;
-use super::variant::Variants;
-use crate::backend::{Buffer, Executable, Profiled};
+use super::scratch::GpuScratch;
+use super::storage_buffer::{self, StorageBuffer};
+use crate::backend::{DeviceBuffer, Executable, ProfiledOutputs};
 use crate::cancel::CancelToken;
 use crate::error::DeviceError;
-use crate::meter::{Counts, Meter};
-use crate::room::Needs;
+use crate::memory_budget::MemoryRequirements;
+use crate::meter::{DeviceCounters, Meter};
 
 /// Bind groups kept for one kernel: inputs and outputs take turns among a few recycled buffers.
-const GROUPS_MAX: usize = 8;
+const BIND_GROUPS_PER_PASS_MAX: usize = 8;
 
 #[derive(Debug)]
-pub(super) struct Loaded {
-    pub(super) context: Arc<Context>,
+pub(super) struct GpuExecutable {
+    pub(super) context: Arc<GpuContext>,
     pub(super) program: Arc<Program>,
     pub(super) meter: Meter,
-    scratch: Arc<Scratch>,
-    constants: Vec<Memory>,
-    pub(super) stages: Vec<Stage>,
-    pub(super) groups: Mutex<Bound>,
+    scratch: Arc<GpuScratch>,
+    constants: Vec<StorageBuffer>,
+    pub(super) passes: Vec<KernelPass>,
+    pub(super) bind_groups: Mutex<BindGroupCache>,
     /// Stages that wait for one before them.
     barriers: u64,
 }
 
 /// The bind groups made so far.
 #[derive(Debug)]
-pub(super) struct Bound {
+pub(super) struct BindGroupCache {
     /// The slabs in them. Once they are replaced, no group of theirs comes again.
-    slabs: Vec<Arc<Memory>>,
+    slabs: Vec<Arc<StorageBuffer>>,
     /// Of each stage.
-    pub(super) stages: Vec<Groups>,
+    pub(super) passes: Vec<PassBindGroups>,
 }
 
 /// Bind groups of one kernel by the identities of the buffers in them.
-pub(super) type Groups = Vec<(Vec<u64>, wgpu::BindGroup)>;
+pub(super) type PassBindGroups = Vec<(Vec<u64>, wgpu::BindGroup)>;
 
 /// A pass of a kernel that has something to write.
 #[derive(Debug)]
-pub(super) struct Stage {
+pub(super) struct KernelPass {
     /// Its place among the program's kernels.
     pub(super) kernel: usize,
-    pub(super) pipeline: Arc<Pipeline>,
-    pub(super) bindings: Vec<Window>,
+    pub(super) pipeline: Arc<GpuPipeline>,
+    pub(super) bindings: Vec<ShaderBinding>,
     pub(super) workgroups: [u32; 3],
 }
 
 /// The caller's tensors and the fresh ones of one dispatch.
-pub(super) struct Tensors<'a> {
-    slabs: &'a [Arc<Memory>],
-    inputs: Vec<&'a Memory>,
-    variables: Vec<&'a Memory>,
-    outputs: &'a [Memory],
+pub(super) struct DispatchTensors<'a> {
+    slabs: &'a [Arc<StorageBuffer>],
+    inputs: Vec<&'a StorageBuffer>,
+    variables: Vec<&'a StorageBuffer>,
+    outputs: &'a [StorageBuffer],
 }
 
 pub(super) fn load(
-    context: &Arc<Context>,
+    context: &Arc<GpuContext>,
     program: Arc<Program>,
     meter: &Meter,
     cancel: &CancelToken,
 ) -> Result<impl Executable + use<>, DeviceError> {
-    context.alive()?;
+    context.ensure_alive()?;
     let way = |kernel| {
         cancel.check()?;
-        context.trials.way(context, &program, kernel, meter)
+        context.autotuner.choose_candidate(context, &program, kernel, meter)
     };
     let ways = program.kernels.iter().map(way).collect::<Result<Vec<_>, _>>()?;
-    load_in(context, program, meter, &ways, cancel)
+    load_with_choices(context, program, meter, &ways, cancel)
 }
 
 /// As [`load`], with each kernel computed in its way, where one is given.
-pub(super) fn load_in(
-    context: &Arc<Context>,
+pub(super) fn load_with_choices(
+    context: &Arc<GpuContext>,
     program: Arc<Program>,
     meter: &Meter,
     ways: &[Option<String>],
     cancel: &CancelToken,
-) -> Result<Loaded, DeviceError> {
+) -> Result<GpuExecutable, DeviceError> {
     let unsupported =
         |kernel: String, reason: String| DeviceError::Unsupported { device: context.info.name.clone(), kernel, reason };
     let mut sizes = Vec::with_capacity(program.slabs.len());
     for (number, slab) in program.slabs.iter().enumerate() {
-        if slab.class == Class::Bytes {
+        if slab.class == StorageClass::Bytes {
             return Err(unsupported(format!("slab {number}"), "the program was compiled for a host".to_owned()));
         }
         // A slab of empty values is bound all the same, and holds the largest element then.
@@ -101,70 +101,73 @@ pub(super) fn load_in(
     }
     let variant = |(number, way): (usize, &Option<String>)| {
         cancel.check()?;
-        Variants::new(context, &program, number, way.as_deref())
+        KernelVariants::new(context, &program, number, way.as_deref())
     };
     let variants = ways.iter().enumerate().map(variant).collect::<Result<Vec<_>, DeviceError>>()?;
     // One slab more, for kernels of two passes.
-    sizes.extend(variants.iter().map(Variants::parts_bytes).max().filter(|&bytes| bytes > 0).map(|bytes| bytes as u64));
-    let scratch = context.scratches.of(meter, Scratch::new);
-    let needs = Needs { scratch_bytes: scratch.growth_bytes(&sizes), ..Needs::default() };
+    sizes.extend(
+        variants.iter().map(KernelVariants::parts_bytes).max().filter(|&bytes| bytes > 0).map(|bytes| bytes as u64),
+    );
+    let scratch = context.scratches.get_or_create(meter, GpuScratch::new);
+    let needs = MemoryRequirements { scratch_bytes: scratch.growth_bytes(&sizes), ..MemoryRequirements::default() };
     let target = context.target();
     context.room.check_program(&program, &target, needs, meter)?;
     scratch.reserve(context, &sizes)?;
     let mut constants = Vec::with_capacity(program.constants.len());
     for (number, (descriptor, bytes)) in program.constants.iter().enumerate() {
-        let constant = memory::tensor(context, &format!("constant {number}"), descriptor, meter)?;
-        context.write(&constant, &memory::widen(&target, descriptor.dtype, bytes), cancel)?;
+        let constant = storage_buffer::allocate_tensor(context, &format!("constant {number}"), descriptor, meter)?;
+        context.write(&constant, &storage_buffer::widen_to_words(&target, descriptor.dtype, bytes), cancel)?;
         constants.push(constant);
     }
     context.pipelines.prune();
-    let descriptions: Vec<_> = variants.iter().flat_map(|variant| variant.descriptions(&program)).collect();
+    let descriptions: Vec<_> = variants.iter().flat_map(|variant| variant.pipeline_descriptors(&program)).collect();
     // Held until the stages hold them.
-    let _made = context.pipelines.make_all(context, &descriptions, cancel);
+    let _made = context.pipelines.compile_all(context, &descriptions, cancel);
     cancel.check()?;
     let mut stages = Vec::with_capacity(program.kernels.len());
     for kernel in variants {
-        stages.extend(kernel.stages(context, &program)?);
+        stages.extend(kernel.into_passes(context, &program)?);
     }
-    let groups = Mutex::new(Bound { slabs: Vec::new(), stages: vec![Vec::new(); stages.len()] });
-    let (context, meter, barriers) = (Arc::clone(context), meter.clone(), barriers(&stages));
-    Ok(Loaded { context, program, meter, scratch, constants, stages, groups, barriers })
+    let groups = Mutex::new(BindGroupCache { slabs: Vec::new(), passes: vec![Vec::new(); stages.len()] });
+    let (context, meter, barriers) = (Arc::clone(context), meter.clone(), count_barriers(&stages));
+    Ok(GpuExecutable { context, program, meter, scratch, constants, passes: stages, bind_groups: groups, barriers })
 }
 
 /// How many of `stages` the driver has wait: every binding may be written, so each that shares a resource with one before.
-fn barriers(stages: &[Stage]) -> u64 {
+fn count_barriers(stages: &[KernelPass]) -> u64 {
     let mut touched = HashSet::new();
     let mut waits = 0;
     for stage in stages {
-        waits += u64::from(stage.bindings.iter().any(|window| touched.contains(&window.binding)));
-        touched.extend(stage.bindings.iter().map(|window| window.binding));
+        waits += u64::from(stage.bindings.iter().any(|window| touched.contains(&window.resource)));
+        touched.extend(stage.bindings.iter().map(|window| window.resource));
     }
     waits
 }
 
-impl Executable for Loaded {
+impl Executable for GpuExecutable {
     fn program(&self) -> &Program {
         &self.program
     }
 
     fn dispatch_cancellable(
         &self,
-        inputs: &[Buffer],
-        variables: &[Buffer],
+        inputs: &[DeviceBuffer],
+        variables: &[DeviceBuffer],
         cancel: &CancelToken,
-    ) -> Result<Vec<Buffer>, DeviceError> {
-        self.context.wait_for_room(cancel)?;
-        self.with(inputs, variables, |tensors| self.run(tensors)).map(|(outputs, ())| outputs)
+    ) -> Result<Vec<DeviceBuffer>, DeviceError> {
+        self.context.wait_for_capacity(cancel)?;
+        self.run_on_checked_tensors(inputs, variables, |tensors| self.encode_dispatch(tensors))
+            .map(|(outputs, ())| outputs)
     }
 
-    fn profile(&self, inputs: &[Buffer], variables: &[Buffer]) -> Result<Profiled, DeviceError> {
-        self.with(inputs, variables, |tensors| profile::run(self, tensors))
+    fn profile(&self, inputs: &[DeviceBuffer], variables: &[DeviceBuffer]) -> Result<ProfiledOutputs, DeviceError> {
+        self.run_on_checked_tensors(inputs, variables, |tensors| profile::profile_dispatch(self, tensors))
     }
 }
 
-impl Stage {
+impl KernelPass {
     /// Encodes the kernel with the group that was bound last.
-    pub(super) fn encode(&self, groups: &Groups, pass: &mut wgpu::ComputePass<'_>) {
+    pub(super) fn encode(&self, groups: &PassBindGroups, pass: &mut wgpu::ComputePass<'_>) {
         if let Some((_, group)) = groups.last() {
             let [x, y, z] = self.workgroups;
             pass.set_pipeline(&self.pipeline.pipeline);
@@ -174,7 +177,7 @@ impl Stage {
     }
 }
 
-impl Tensors<'_> {
+impl DispatchTensors<'_> {
     /// Clears what the caller's tensors hold of others.
     pub(super) fn clear_stale(&self, encoder: &mut wgpu::CommandEncoder) {
         for memory in self.inputs.iter().chain(&self.variables) {
@@ -183,19 +186,24 @@ impl Tensors<'_> {
     }
 }
 
-impl Bound {
+impl BindGroupCache {
     /// Forgets groups that hold slabs which are no longer there.
-    fn begin(&mut self, slabs: &[Arc<Memory>]) {
+    fn drop_groups_of_replaced_slabs(&mut self, slabs: &[Arc<StorageBuffer>]) {
         let same = self.slabs.len() == slabs.len() && self.slabs.iter().zip(slabs).all(|(a, b)| Arc::ptr_eq(a, b));
         if !same {
-            self.stages.iter_mut().for_each(Vec::clear);
+            self.passes.iter_mut().for_each(Vec::clear);
             self.slabs = slabs.to_vec();
         }
     }
 }
 
-impl Loaded {
-    fn check<'a>(&self, kind: &str, ports: &[Port], buffers: &'a [Buffer]) -> Result<Vec<&'a Memory>, DeviceError> {
+impl GpuExecutable {
+    fn check_tensors<'a>(
+        &self,
+        kind: &str,
+        ports: &[GraphPort],
+        buffers: &'a [DeviceBuffer],
+    ) -> Result<Vec<&'a StorageBuffer>, DeviceError> {
         if ports.len() != buffers.len() {
             return Err(DeviceError::Mismatch {
                 port: kind.to_owned(),
@@ -211,80 +219,84 @@ impl Loaded {
                     actual: buffer.descriptor().to_string(),
                 });
             }
-            memory::of(&self.context, &port.name, buffer)
+            storage_buffer::downcast_buffer(&self.context, &port.name, buffer)
         });
         checked.collect()
     }
 
     /// Runs the program by `run` on checked tensors; the fresh outputs.
-    fn with<T>(
+    fn run_on_checked_tensors<T>(
         &self,
-        inputs: &[Buffer],
-        variables: &[Buffer],
-        run: impl FnOnce(&Tensors<'_>) -> Result<T, DeviceError>,
-    ) -> Result<(Vec<Buffer>, T), DeviceError> {
-        self.context.alive()?;
-        let inputs = self.check("inputs", &self.program.inputs, inputs)?;
-        let variables = self.check("variables", &self.program.variables, variables)?;
+        inputs: &[DeviceBuffer],
+        variables: &[DeviceBuffer],
+        run: impl FnOnce(&DispatchTensors<'_>) -> Result<T, DeviceError>,
+    ) -> Result<(Vec<DeviceBuffer>, T), DeviceError> {
+        self.context.ensure_alive()?;
+        let inputs = self.check_tensors("inputs", &self.program.inputs, inputs)?;
+        let variables = self.check_tensors("variables", &self.program.variables, variables)?;
         let ports = &self.program.outputs;
-        let output = |port: &Port| memory::tensor(&self.context, &port.name, &port.descriptor, &self.meter);
-        let outputs = ports.iter().map(output).collect::<Result<Vec<Memory>, _>>()?;
+        let output = |port: &GraphPort| {
+            storage_buffer::allocate_tensor(&self.context, &port.name, &port.descriptor, &self.meter)
+        };
+        let outputs = ports.iter().map(output).collect::<Result<Vec<StorageBuffer>, _>>()?;
         let slabs = self.scratch.slabs();
-        let ran = run(&Tensors { slabs: &slabs, inputs, variables, outputs: &outputs })?;
-        let buffer = |(memory, port): (Memory, &Port)| Buffer::new(port.descriptor.clone(), Arc::new(memory));
+        let ran = run(&DispatchTensors { slabs: &slabs, inputs, variables, outputs: &outputs })?;
+        let buffer =
+            |(memory, port): (StorageBuffer, &GraphPort)| DeviceBuffer::new(port.descriptor.clone(), Arc::new(memory));
         Ok((outputs.into_iter().zip(ports).map(buffer).collect(), ran))
     }
 
     /// Makes the bind groups of these tensors the last of each stage's.
-    pub(super) fn bind_all(&self, bound: &mut Bound, tensors: &Tensors<'_>) {
-        bound.begin(tensors.slabs);
-        for (stage, groups) in self.stages.iter().zip(&mut bound.stages) {
-            self.bind(stage, groups, tensors);
+    pub(super) fn bind_all(&self, bound: &mut BindGroupCache, tensors: &DispatchTensors<'_>) {
+        bound.drop_groups_of_replaced_slabs(tensors.slabs);
+        for (stage, groups) in self.passes.iter().zip(&mut bound.passes) {
+            self.bind_pass(stage, groups, tensors);
         }
     }
 
-    pub(super) fn run(&self, tensors: &Tensors<'_>) -> Result<(), DeviceError> {
-        if self.stages.is_empty() {
+    pub(super) fn encode_dispatch(&self, tensors: &DispatchTensors<'_>) -> Result<(), DeviceError> {
+        if self.passes.is_empty() {
             return Ok(());
         }
-        let mut bound = lock(&self.groups);
+        let mut bound = lock(&self.bind_groups);
         self.bind_all(&mut bound, tensors);
-        let mut line = self.context.line();
-        line.clock.prepare(&self.context)?;
-        tensors.clear_stale(self.context.open(&mut line));
-        let mut pass = self.context.pass(&mut line, &self.meter);
-        for (stage, groups) in self.stages.iter().zip(&bound.stages) {
+        let mut line = self.context.lock_commands();
+        line.timer.reserve_queries(&self.context)?;
+        tensors.clear_stale(self.context.open_encoder(&mut line));
+        let mut pass = self.context.begin_metered_pass(&mut line, &self.meter);
+        for (stage, groups) in self.passes.iter().zip(&bound.passes) {
             stage.encode(groups, &mut pass);
         }
         drop(pass);
-        self.meter.add_work(self.work());
-        line.kernels += self.stages.len() as u64;
-        self.context.dispatched(&mut line, &self.meter)
+        self.meter.add_counters(self.counts_per_dispatch());
+        line.kernels += self.passes.len() as u64;
+        self.context.finish_dispatch(&mut line, &self.meter)
     }
 
     /// What a dispatch does.
-    pub(super) fn work(&self) -> Counts {
-        let dispatches = self.stages.len() as u64;
-        Counts { dispatches, barriers: self.barriers, ..Counts::default() }
+    pub(super) fn counts_per_dispatch(&self) -> DeviceCounters {
+        let dispatches = self.passes.len() as u64;
+        DeviceCounters { dispatches, barriers: self.barriers, ..DeviceCounters::default() }
     }
 
-    /// Makes the bind group of `stage` for these tensors the last of `groups`.
-    fn bind(&self, stage: &Stage, groups: &mut Groups, tensors: &Tensors<'_>) {
-        let memories: Vec<&Memory> = stage.bindings.iter().map(|window| self.memory(window.binding, tensors)).collect();
+    /// Makes the bind group of `stage` for these tensors the last of `bind_groups`.
+    fn bind_pass(&self, stage: &KernelPass, groups: &mut PassBindGroups, tensors: &DispatchTensors<'_>) {
+        let memories: Vec<&StorageBuffer> =
+            stage.bindings.iter().map(|window| self.buffer_of_binding(window.resource, tensors)).collect();
         let key: Vec<u64> = memories.iter().map(|memory| memory.id).collect();
         if let Some(position) = groups.iter().position(|(known, _)| *known == key) {
             let last = groups.len() - 1;
             groups.swap(position, last);
             return;
         }
-        if groups.len() >= GROUPS_MAX {
+        if groups.len() >= BIND_GROUPS_PER_PASS_MAX {
             groups.remove(0);
         }
         let resources = memories.iter().zip(&stage.bindings).map(|(memory, window)| {
             wgpu::BindingResource::Buffer(wgpu::BufferBinding {
                 buffer: &memory.buffer,
                 offset: window.offset_bytes as u64,
-                size: self.bytes(window).and_then(wgpu::BufferSize::new),
+                size: self.binding_bytes(window).and_then(wgpu::BufferSize::new),
             })
         });
         let entries: Vec<_> =
@@ -295,28 +307,32 @@ impl Loaded {
             entries: &entries,
         });
         groups.push((key, group));
-        self.meter.add_work(Counts { bind_groups: 1, ..Counts::default() });
+        self.meter.add_counters(DeviceCounters { bind_groups: 1, ..DeviceCounters::default() });
     }
 
-    fn memory<'a>(&'a self, binding: Binding, tensors: &Tensors<'a>) -> &'a Memory {
+    fn buffer_of_binding<'a>(&'a self, binding: ShaderResource, tensors: &DispatchTensors<'a>) -> &'a StorageBuffer {
         match binding {
-            Binding::Input(i) => tensors.inputs[i as usize],
-            Binding::Variable(i) => tensors.variables[i as usize],
-            Binding::Constant(i) => &self.constants[i as usize],
-            Binding::Output(i) => &tensors.outputs[i as usize],
-            Binding::Slab(i) => &tensors.slabs[i as usize],
-            Binding::Parts => &tensors.slabs[self.program.slabs.len()],
+            ShaderResource::Input(i) => tensors.inputs[i as usize],
+            ShaderResource::Variable(i) => tensors.variables[i as usize],
+            ShaderResource::Constant(i) => &self.constants[i as usize],
+            ShaderResource::Output(i) => &tensors.outputs[i as usize],
+            ShaderResource::Slab(i) => &tensors.slabs[i as usize],
+            ShaderResource::PassBuffer => &tensors.slabs[self.program.slabs.len()],
         }
     }
 
     /// Bytes that a binding shows; none for all there are. A slab may be larger than this program knows.
-    fn bytes(&self, window: &Window) -> Option<u64> {
-        match (window.bytes, window.binding) {
+    fn binding_bytes(&self, window: &ShaderBinding) -> Option<u64> {
+        match (window.bytes, window.resource) {
             (Some(bytes), _) => Some(bytes as u64),
-            (None, Binding::Slab(i)) => Some(self.program.slabs[i as usize].bytes.max(8) as u64),
+            (None, ShaderResource::Slab(i)) => Some(self.program.slabs[i as usize].bytes.max(8) as u64),
             (
                 None,
-                Binding::Input(_) | Binding::Variable(_) | Binding::Constant(_) | Binding::Output(_) | Binding::Parts,
+                ShaderResource::Input(_)
+                | ShaderResource::Variable(_)
+                | ShaderResource::Constant(_)
+                | ShaderResource::Output(_)
+                | ShaderResource::PassBuffer,
             ) => None,
         }
     }

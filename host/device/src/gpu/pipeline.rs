@@ -7,37 +7,37 @@ use std::sync::{Arc, Mutex, Weak};
 
 use saggar_compile::wgsl::{FIRST_GROUP, Shader};
 
-use super::context::{Context, lock};
-use super::kept::Kept;
+use super::context::{GpuContext, lock};
+use super::pipeline_cache::PipelineCacheFile;
 use super::shader;
 use crate::cancel::CancelToken;
 
 /// A pipeline and the layout of its one bind group.
 #[derive(Debug)]
-pub(super) struct Pipeline {
+pub(super) struct GpuPipeline {
     pub(super) pipeline: wgpu::ComputePipeline,
     pub(super) layout: wgpu::BindGroupLayout,
 }
 
 /// A device's pipelines by shader text, and its layouts by number of bindings.
 #[derive(Debug, Default)]
-pub(super) struct Pipelines {
+pub(super) struct SharedPipelines {
     /// Shaders that a test wants refused.
-    refuse: Option<fn(&str) -> bool>,
+    fail_shaders: Option<fn(&str) -> bool>,
     /// What the driver said against shaders, by their text, and whether anybody was told: it is not asked again.
-    refused: Mutex<HashMap<Key, (Arc<str>, bool)>>,
-    pipelines: Mutex<HashMap<Key, Weak<Pipeline>>>,
+    refusals: Mutex<HashMap<PipelineKey, (Arc<str>, bool)>>,
+    pipelines: Mutex<HashMap<PipelineKey, Weak<GpuPipeline>>>,
     /// What the driver has compiled, kept for the next process.
-    pub(super) kept: Option<Kept>,
+    pub(super) cache_file: Option<PipelineCacheFile>,
     layouts: Mutex<HashMap<usize, (wgpu::BindGroupLayout, wgpu::PipelineLayout)>>,
 }
 
 /// A shader's text, and its first workgroup.
-type Key = (String, u32);
+type PipelineKey = (String, u32);
 
 /// What a pipeline is made of.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Description<'a> {
+pub(super) struct PipelineDescriptor<'a> {
     /// For the driver's messages.
     pub(super) label: &'a str,
     pub(super) shader: &'a Shader,
@@ -46,35 +46,35 @@ pub(super) struct Description<'a> {
 }
 
 /// Shaders that were refused are kept up to so many.
-const REFUSED_MAX: usize = 1024;
+const REFUSALS_MAX: usize = 1024;
 
 /// Threads that make pipelines at most.
-const THREADS_MAX: usize = 8;
+const COMPILE_THREADS_MAX: usize = 8;
 
 /// Why there is no pipeline.
 #[derive(Clone, Debug)]
-pub(super) struct Refused {
+pub(super) struct PipelineRefusal {
     /// The driver's words, or wgpu's.
     pub(super) reason: Arc<str>,
     /// Whether it said so before.
-    pub(super) is_known: bool,
+    pub(super) is_already_reported: bool,
 }
 
-impl Description<'_> {
-    fn key(&self) -> Key {
+impl PipelineDescriptor<'_> {
+    fn key(&self) -> PipelineKey {
         (self.shader.source.clone(), self.slice)
     }
 }
 
-impl Pipelines {
-    /// None yet, and none ever for shaders that `refuse` is true of.
-    pub(super) fn refusing(refuse: Option<fn(&str) -> bool>) -> Pipelines {
-        Pipelines { refuse, ..Pipelines::default() }
+impl SharedPipelines {
+    /// None yet, and none ever for shaders that `fail_shaders` is true of.
+    pub(super) fn with_failing_shaders(refuse: Option<fn(&str) -> bool>) -> SharedPipelines {
+        SharedPipelines { fail_shaders: refuse, ..SharedPipelines::default() }
     }
 
     /// Keeps what the driver has compiled since the last time.
     pub(super) fn save(&self) {
-        self.kept.iter().for_each(Kept::save);
+        self.cache_file.iter().for_each(PipelineCacheFile::save);
     }
 
     /// Forgets pipelines that no executable uses any more.
@@ -83,27 +83,32 @@ impl Pipelines {
     }
 
     /// The pipeline of a slice of a shader.
-    pub(super) fn get(&self, context: &Context, description: Description<'_>) -> Result<Arc<Pipeline>, Refused> {
-        let made = self.find_or_make(context, description);
+    pub(super) fn get_or_compile(
+        &self,
+        context: &GpuContext,
+        description: PipelineDescriptor<'_>,
+    ) -> Result<Arc<GpuPipeline>, PipelineRefusal> {
+        let made = self.find_or_compile(context, description);
         made.map_err(|reason| {
-            let mut refused = lock(&self.refused);
+            let mut refused = lock(&self.refusals);
             let told = refused.get_mut(&description.key()).map(|(_, told)| std::mem::replace(told, true));
-            Refused { reason, is_known: told.unwrap_or(false) }
+            PipelineRefusal { reason, is_already_reported: told.unwrap_or(false) }
         })
     }
 
     /// Makes pipelines on several threads, since a driver takes long for each. What it refuses is asked for again later, and
     /// told then. Stops once `cancel` says so.
-    pub(super) fn make_all(
+    pub(super) fn compile_all(
         &self,
-        context: &Context,
-        descriptions: &[Description<'_>],
+        context: &GpuContext,
+        descriptions: &[PipelineDescriptor<'_>],
         cancel: &CancelToken,
-    ) -> Vec<Arc<Pipeline>> {
+    ) -> Vec<Arc<GpuPipeline>> {
         let mut seen = HashSet::new();
-        let mut missing: Vec<Description<'_>> = descriptions.to_vec();
+        let mut missing: Vec<PipelineDescriptor<'_>> = descriptions.to_vec();
         missing.retain(|description| seen.insert(description.key()));
-        let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(THREADS_MAX).min(missing.len());
+        let threads =
+            std::thread::available_parallelism().map_or(1, NonZero::get).min(COMPILE_THREADS_MAX).min(missing.len());
         let next = AtomicUsize::new(0);
         let work = || {
             let mut made = Vec::new();
@@ -111,7 +116,7 @@ impl Pipelines {
                 if cancel.is_cancelled() {
                     break;
                 }
-                made.extend(self.find_or_make(context, *description));
+                made.extend(self.find_or_compile(context, *description));
             }
             made
         };
@@ -127,37 +132,41 @@ impl Pipelines {
         })
     }
 
-    fn find_or_make(&self, context: &Context, description: Description<'_>) -> Result<Arc<Pipeline>, Arc<str>> {
+    fn find_or_compile(
+        &self,
+        context: &GpuContext,
+        description: PipelineDescriptor<'_>,
+    ) -> Result<Arc<GpuPipeline>, Arc<str>> {
         let key = description.key();
         if let Some(pipeline) = lock(&self.pipelines).get(&key).and_then(Weak::upgrade) {
             return Ok(pipeline);
         }
-        if let Some((reason, _)) = lock(&self.refused).get(&key) {
+        if let Some((reason, _)) = lock(&self.refusals).get(&key) {
             return Err(Arc::clone(reason));
         }
-        let made = context.scoped(|| self.create(&context.device, description));
+        let made = context.with_error_scopes(|| self.create_pipeline(&context.device, description));
         let pipeline = made.map_err(|error| {
             let reason: Arc<str> = error.to_string().into();
-            let mut refused = lock(&self.refused);
-            if refused.len() < REFUSED_MAX {
+            let mut refused = lock(&self.refusals);
+            if refused.len() < REFUSALS_MAX {
                 refused.insert(key.clone(), (Arc::clone(&reason), false));
             }
             reason
         })?;
-        if let Some(kept) = &self.kept {
-            kept.more();
+        if let Some(kept) = &self.cache_file {
+            kept.count_created_pipeline();
         }
         let pipeline = Arc::new(pipeline);
         lock(&self.pipelines).insert(key, Arc::downgrade(&pipeline));
         Ok(pipeline)
     }
 
-    fn create(&self, device: &wgpu::Device, description: Description<'_>) -> Pipeline {
-        let Description { label, shader, slice } = description;
-        let is_refused = self.refuse.is_some_and(|refuse| refuse(&shader.source));
+    fn create_pipeline(&self, device: &wgpu::Device, description: PipelineDescriptor<'_>) -> GpuPipeline {
+        let PipelineDescriptor { label, shader, slice } = description;
+        let is_refused = self.fail_shaders.is_some_and(|refuse| refuse(&shader.source));
         let source = if is_refused { "this text is no shader, as a test wants it" } else { &shader.source };
-        let module = shader::module(device, label, source);
-        let (layout, pipeline_layout) = self.layout(device, shader.bindings.len());
+        let module = shader::create_module(device, label, source);
+        let (layout, pipeline_layout) = self.layouts_for(device, shader.bindings.len());
         let first_group = [(FIRST_GROUP, f64::from(slice * shader.workgroups.iter().product::<u32>()))];
         let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
             label: Some(label),
@@ -169,12 +178,12 @@ impl Pipelines {
                 // Our kernels write workgroup memory before they read it.
                 zero_initialize_workgroup_memory: false,
             },
-            cache: self.kept.as_ref().map(Kept::cache),
+            cache: self.cache_file.as_ref().map(PipelineCacheFile::cache),
         });
-        Pipeline { pipeline, layout }
+        GpuPipeline { pipeline, layout }
     }
 
-    fn layout(&self, device: &wgpu::Device, bindings: usize) -> (wgpu::BindGroupLayout, wgpu::PipelineLayout) {
+    fn layouts_for(&self, device: &wgpu::Device, bindings: usize) -> (wgpu::BindGroupLayout, wgpu::PipelineLayout) {
         let mut layouts = lock(&self.layouts);
         let layout = layouts.entry(bindings).or_insert_with(|| {
             let entry = |binding| wgpu::BindGroupLayoutEntry {

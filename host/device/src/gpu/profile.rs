@@ -3,106 +3,110 @@
 
 use std::time::Duration;
 
-use super::clock::ticks;
-use super::context::{Context, lock};
-use super::executable::{Loaded, Tensors};
+use super::context::{GpuContext, lock};
+use super::executable::{DispatchTensors, GpuExecutable};
+use super::gpu_timer::ticks_to_duration;
 use crate::cancel::CancelToken;
 use crate::error::DeviceError;
-use crate::meter::Counts;
+use crate::meter::DeviceCounters;
 
 /// Kernels whose timestamps fit into one set of queries.
-const KERNELS_PER_SET: usize = (wgpu::QUERY_SET_MAX_QUERIES / 2) as usize;
+const KERNELS_PER_QUERY_SET: usize = (wgpu::QUERY_SET_MAX_QUERIES / 2) as usize;
 /// Bytes of a kernel's two timestamps.
-const BYTES_EACH: u64 = 16;
+const TIMESTAMP_PAIR_BYTES: u64 = 16;
 
 /// Timestamps of one dispatch.
-struct Timestamps {
-    sets: Vec<wgpu::QuerySet>,
+struct DispatchTimestamps {
+    query_sets: Vec<wgpu::QuerySet>,
     count: usize,
     resolved: wgpu::Buffer,
     staging: wgpu::Buffer,
 }
 
 /// Runs all kernels; what each of the program's took, in its order. None where the adapter has no timestamps.
-pub(super) fn run(loaded: &Loaded, tensors: &Tensors<'_>) -> Result<Option<Vec<Duration>>, DeviceError> {
+pub(super) fn profile_dispatch(
+    loaded: &GpuExecutable,
+    tensors: &DispatchTensors<'_>,
+) -> Result<Option<Vec<Duration>>, DeviceError> {
     let context = &loaded.context;
-    let period = context.line().clock.period();
+    let period = context.lock_commands().timer.tick_period_ns();
     let Some(period) = period else {
-        loaded.run(tensors)?;
+        loaded.encode_dispatch(tensors)?;
         return Ok(None);
     };
-    if loaded.stages.is_empty() {
+    if loaded.passes.is_empty() {
         return Ok(Some(vec![Duration::ZERO; loaded.program.kernels.len()]));
     }
-    let timestamps = Timestamps::new(context, loaded.stages.len())?;
+    let timestamps = DispatchTimestamps::new(context, loaded.passes.len())?;
     // In the order of a dispatch: groups, then the line.
-    let mut bound = lock(&loaded.groups);
+    let mut bound = lock(&loaded.bind_groups);
     loaded.bind_all(&mut bound, tensors);
-    let mut line = context.line();
-    let encoder = context.open(&mut line);
+    let mut line = context.lock_commands();
+    let encoder = context.open_encoder(&mut line);
     tensors.clear_stale(encoder);
-    for (at, (stage, groups)) in loaded.stages.iter().zip(&bound.stages).enumerate() {
-        let timestamp_writes = Some(timestamps.around(at));
+    for (at, (stage, groups)) in loaded.passes.iter().zip(&bound.passes).enumerate() {
+        let timestamp_writes = Some(timestamps.pass_timestamp_writes(at));
         let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor { label: None, timestamp_writes });
         stage.encode(groups, &mut pass);
     }
     drop(bound);
     timestamps.resolve(encoder);
-    line.kernels += loaded.stages.len() as u64;
+    line.kernels += loaded.passes.len() as u64;
     let number = context.flush(&mut line)?;
     drop(line);
-    let took = timestamps.read(context, number, period)?;
-    loaded.meter.add_work(Counts { submissions: 1, ..loaded.work() });
-    loaded.meter.add_busy(took.iter().sum());
+    let took = timestamps.read_durations(context, number, period)?;
+    loaded.meter.add_counters(DeviceCounters { submissions: 1, ..loaded.counts_per_dispatch() });
+    loaded.meter.add_busy_time(took.iter().sum());
     let mut kernels = vec![Duration::ZERO; loaded.program.kernels.len()];
-    for (stage, took) in loaded.stages.iter().zip(took) {
+    for (stage, took) in loaded.passes.iter().zip(took) {
         kernels[stage.kernel] += took;
     }
     Ok(Some(kernels))
 }
 
-impl Timestamps {
-    fn new(context: &Context, count: usize) -> Result<Timestamps, DeviceError> {
-        let buffer = |usage| context.own_buffer(&"timestamps", count as u64 * BYTES_EACH, usage, false);
+impl DispatchTimestamps {
+    fn new(context: &GpuContext, count: usize) -> Result<DispatchTimestamps, DeviceError> {
+        let buffer =
+            |usage| context.create_internal_buffer(&"timestamps", count as u64 * TIMESTAMP_PAIR_BYTES, usage, false);
         let set = |first: usize| {
             context.device.create_query_set(&wgpu::QuerySetDescriptor {
                 label: None,
                 ty: wgpu::QueryType::Timestamp,
-                count: 2 * (count - first).min(KERNELS_PER_SET) as u32,
+                count: 2 * (count - first).min(KERNELS_PER_QUERY_SET) as u32,
             })
         };
-        let timestamps = Timestamps {
-            sets: (0..count).step_by(KERNELS_PER_SET).map(set).collect(),
+        let timestamps = DispatchTimestamps {
+            query_sets: (0..count).step_by(KERNELS_PER_QUERY_SET).map(set).collect(),
             count,
             resolved: buffer(wgpu::BufferUsages::QUERY_RESOLVE | wgpu::BufferUsages::COPY_SRC)?,
             staging: buffer(wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST)?,
         };
-        context.alive()?;
+        context.ensure_alive()?;
         Ok(timestamps)
     }
 
-    fn around(&self, at: usize) -> wgpu::ComputePassTimestampWrites<'_> {
-        let query = 2 * (at % KERNELS_PER_SET) as u32;
+    fn pass_timestamp_writes(&self, at: usize) -> wgpu::ComputePassTimestampWrites<'_> {
+        let query = 2 * (at % KERNELS_PER_QUERY_SET) as u32;
         wgpu::ComputePassTimestampWrites {
-            query_set: &self.sets[at / KERNELS_PER_SET],
+            query_set: &self.query_sets[at / KERNELS_PER_QUERY_SET],
             beginning_of_pass_write_index: Some(query),
             end_of_pass_write_index: Some(query + 1),
         }
     }
 
     fn resolve(&self, encoder: &mut wgpu::CommandEncoder) {
-        for (number, set) in self.sets.iter().enumerate() {
-            let first = number * KERNELS_PER_SET;
-            let queries = 2 * (self.count - first).min(KERNELS_PER_SET) as u32;
-            encoder.resolve_query_set(set, 0..queries, &self.resolved, first as u64 * BYTES_EACH);
+        for (number, set) in self.query_sets.iter().enumerate() {
+            let first = number * KERNELS_PER_QUERY_SET;
+            let queries = 2 * (self.count - first).min(KERNELS_PER_QUERY_SET) as u32;
+            encoder.resolve_query_set(set, 0..queries, &self.resolved, first as u64 * TIMESTAMP_PAIR_BYTES);
         }
-        encoder.copy_buffer_to_buffer(&self.resolved, 0, &self.staging, 0, self.count as u64 * BYTES_EACH);
+        encoder.copy_buffer_to_buffer(&self.resolved, 0, &self.staging, 0, self.count as u64 * TIMESTAMP_PAIR_BYTES);
     }
 
     /// Waits for the submission, and reads what each kernel took.
-    fn read(&self, context: &Context, number: u64, period: f64) -> Result<Vec<Duration>, DeviceError> {
-        context.wait_mapped(&self.staging, number, &CancelToken::never())?;
-        let range = self.staging.slice(..).get_mapped_range().map_err(|error| context.lost(error.to_string()))?;
-        Ok(range.chunks_exact(BYTES_EACH as usize).map(|pair| ticks(pair, period)).collect())
+    fn read_durations(&self, context: &GpuContext, number: u64, period: f64) -> Result<Vec<Duration>, DeviceError> {
+        context.wait_for_mapping(&self.staging, number, &CancelToken::never())?;
+        let range = self.staging.slice(..).get_mapped_range().map_err(|error| context.lost_error(error.to_string()))?;
+        Ok(range.chunks_exact(TIMESTAMP_PAIR_BYTES as usize).map(|pair| ticks_to_duration(pair, period)).collect())
     }
 }

@@ -3,22 +3,22 @@
 
 use std::sync::{Arc, Mutex};
 
-use super::context::{Context, lock};
-use super::memory::{self, Memory};
+use super::context::{GpuContext, lock};
+use super::storage_buffer::{self, StorageBuffer};
 use crate::error::DeviceError;
 use crate::meter::Meter;
 
 /// An owner's slabs by their numbers.
 #[derive(Debug)]
-pub(super) struct Scratch {
+pub(super) struct GpuScratch {
     meter: Meter,
-    slabs: Mutex<Vec<Arc<Memory>>>,
+    slabs: Mutex<Vec<Arc<StorageBuffer>>>,
 }
 
-impl Scratch {
+impl GpuScratch {
     /// Nothing yet, for this owner.
-    pub(super) fn new(meter: Meter) -> Scratch {
-        Scratch { meter, slabs: Mutex::default() }
+    pub(super) fn new(meter: Meter) -> GpuScratch {
+        GpuScratch { meter, slabs: Mutex::default() }
     }
 
     /// Bytes of slabs of these sizes that are not there, or too small.
@@ -34,13 +34,13 @@ impl Scratch {
     ///
     /// # Errors
     /// `OutOfMemory`; `NoRoom`; `Unsupported` past the adapter's buffer size.
-    pub(super) fn reserve(&self, context: &Arc<Context>, sizes: &[u64]) -> Result<(), DeviceError> {
+    pub(super) fn reserve(&self, context: &Arc<GpuContext>, sizes: &[u64]) -> Result<(), DeviceError> {
         let mut slabs = lock(&self.slabs);
         for (number, &bytes) in sizes.iter().enumerate() {
             if slabs.get(number).is_some_and(|slab| slab.buffer.size() >= bytes) {
                 continue;
             }
-            let slab = Arc::new(memory::allocate(context, &format!("slab {number}"), bytes, &self.meter)?);
+            let slab = Arc::new(storage_buffer::allocate(context, &format!("slab {number}"), bytes, &self.meter)?);
             match slabs.get_mut(number) {
                 Some(small) => *small = slab,
                 None => slabs.push(slab),
@@ -50,7 +50,7 @@ impl Scratch {
     }
 
     /// The slabs there are now.
-    pub(super) fn slabs(&self) -> Vec<Arc<Memory>> {
+    pub(super) fn slabs(&self) -> Vec<Arc<StorageBuffer>> {
         lock(&self.slabs).clone()
     }
 }

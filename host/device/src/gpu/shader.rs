@@ -4,7 +4,7 @@
 ///
 /// Indices are not clamped by the driver's compiler, and loops have no counter of their own that ends them.
 #[expect(unsafe_code, reason = "wgpu leaves out checks of shaders only where its caller vouches for them")]
-pub(super) fn module(device: &wgpu::Device, label: &str, source: &str) -> wgpu::ShaderModule {
+pub(super) fn create_module(device: &wgpu::Device, label: &str, source: &str) -> wgpu::ShaderModule {
     let descriptor =
         wgpu::ShaderModuleDescriptor { label: Some(label), source: wgpu::ShaderSource::Wgsl(source.into()) };
     // Quotients of elements keep theirs: WGSL says what the smallest integer by -1 is, and drivers do not.
@@ -19,7 +19,7 @@ pub(super) fn module(device: &wgpu::Device, label: &str, source: &str) -> wgpu::
 
 /// Leave to use what wgpu calls experimental: operations on small matrices.
 #[expect(unsafe_code, reason = "wgpu gives out what may have faults only to who says that he knows it")]
-pub(super) fn experimental() -> wgpu::ExperimentalFeatures {
+pub(super) fn experimental_features() -> wgpu::ExperimentalFeatures {
     // SAFETY: used for nothing but products of matrices whose shaders are generated, never a guest's, and which are tried out
     // before anybody's work.
     unsafe { wgpu::ExperimentalFeatures::enabled() }

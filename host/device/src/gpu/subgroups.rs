@@ -2,29 +2,29 @@
 
 use saggar_tensor::{DType, Descriptor, GraphBuilder, GraphError, NodeId, Shape, VerifiedGraph, verify};
 
-use super::trial;
+use super::self_test;
 use crate::backend::Backend;
 
 /// What an adapter must offer besides.
 pub(super) const FEATURES: wgpu::Features = wgpu::Features::SUBGROUP;
 /// The sizes of what is folded first: rows by large workgroups and by small ones, and columns that lie side by side.
-const SIZES: [usize; 2] = [136, 2048];
+const SELF_TEST_SIZES: [usize; 2] = [136, 2048];
 
 /// Lanes of every subgroup, where all have as many.
-pub(super) fn of(adapter: &wgpu::Adapter) -> Option<usize> {
+pub(super) fn query_size(adapter: &wgpu::Adapter) -> Option<usize> {
     let (info, features) = (adapter.get_info(), adapter.features());
     let size = info.subgroup_min_size;
     let is_even = size == info.subgroup_max_size && size.is_power_of_two() && (8..=64).contains(&size);
     (features.contains(FEATURES) && is_even).then_some(size as usize)
 }
 
-fn number(at: usize) -> f32 {
+fn self_test_element(at: usize) -> f32 {
     (at * 7 % 13) as f32
 }
 
-fn graph() -> Result<VerifiedGraph, GraphError> {
+fn self_test_graph() -> Result<VerifiedGraph, GraphError> {
     let mut g = GraphBuilder::new();
-    let x = g.input("x", Descriptor::new(DType::F32, Shape::new(SIZES)?))?;
+    let x = g.input("x", Descriptor::new(DType::F32, Shape::new(SELF_TEST_SIZES)?))?;
     let folds: [NodeId; 2] = [g.reduce_sum(x, &[1], false)?, g.reduce_sum(x, &[0], false)?];
     for (fold, name) in folds.into_iter().zip(["rows", "columns"]) {
         g.output(name, fold)?;
@@ -36,11 +36,11 @@ fn graph() -> Result<VerifiedGraph, GraphError> {
 ///
 /// # Errors
 /// What is wrong, in words.
-pub(super) fn check(device: &dyn Backend) -> Result<(), String> {
-    let [rows, columns] = SIZES;
-    let input: Vec<u8> = (0..rows * columns).flat_map(|at| number(at).to_le_bytes()).collect();
-    let folds = trial::outputs(device, &graph().map_err(|error| error.to_string())?, &[input])?;
-    let sum_of = |places: &mut dyn Iterator<Item = usize>| places.map(number).sum::<f32>();
+pub(super) fn run_self_test(device: &dyn Backend) -> Result<(), String> {
+    let [rows, columns] = SELF_TEST_SIZES;
+    let input: Vec<u8> = (0..rows * columns).flat_map(|at| self_test_element(at).to_le_bytes()).collect();
+    let folds = self_test::run_graph(device, &self_test_graph().map_err(|error| error.to_string())?, &[input])?;
+    let sum_of = |places: &mut dyn Iterator<Item = usize>| places.map(self_test_element).sum::<f32>();
     let by_row = (0..rows).map(|row| sum_of(&mut (0..columns).map(|column| row * columns + column)));
     let by_column = (0..columns).map(|column| sum_of(&mut (0..rows).map(|row| row * columns + column)));
     let expected: [Vec<f32>; 2] = [by_row.collect(), by_column.collect()];

@@ -1,32 +1,32 @@
 use std::sync::Arc;
 
-use saggar_compile::wgsl::{Binding, Shader, Tuning, Window};
+use saggar_compile::wgsl::{Shader, ShaderBinding, ShaderResource, ShaderTuning};
 use saggar_tensor::{DType, Descriptor, GraphBuilder, Shape, verify};
 
-use super::Gpu;
-use super::context::{Context, block_on};
-use super::pipeline::Description;
-use crate::backend::{Backend, Buffer};
-use crate::room::{Memory, Room};
+use super::GpuDevice;
+use super::context::{GpuContext, block_on};
+use super::pipeline::PipelineDescriptor;
+use crate::backend::{Backend, DeviceBuffer};
+use crate::memory_budget::{DeviceMemoryBudget, MemorySource};
 use crate::{CancelToken, DeviceError, Meter};
 
-fn device() -> Option<Gpu> {
-    let found = super::found();
+fn open_first_adapter() -> Option<GpuDevice> {
+    let found = super::enumerate_adapters();
     let Some(adapter) = found.first() else {
         assert!(std::env::var_os("REQUIRE_GPU").is_none_or(|value| value != "1"), "no adapter");
         println!("SKIP: no adapter");
         return None;
     };
     let (device, queue) = block_on(adapter.request_device(&wgpu::DeviceDescriptor::default())).unwrap();
-    let tuning = Tuning { workgroup_memory: false, wide_integers: false, ..Tuning::UNLIMITED };
-    let room = Room::new("vulkan:0", Memory::Bytes { bytes: 1 << 30, of: "a test's limit" });
-    Some(Gpu { context: Arc::new(Context::new(device, queue, super::info(0, adapter), tuning, room)) })
+    let tuning = ShaderTuning { workgroup_memory: false, wide_integers: false, ..ShaderTuning::UNLIMITED };
+    let room = DeviceMemoryBudget::new("vulkan:0", MemorySource::Fixed { bytes: 1 << 30, source: "a test's limit" });
+    Some(GpuDevice { context: Arc::new(GpuContext::new(device, queue, super::device_info(0, adapter), tuning, room)) })
 }
 
 /// A shader of one binding.
-fn shader(source: &str) -> Shader {
-    let window = Window { binding: Binding::Output(0), offset_bytes: 0, bytes: None };
-    Shader { source: source.to_owned(), bindings: vec![window], workgroups: [1, 1, 1], slices: 1, parts_bytes: 0 }
+fn single_binding_shader(source: &str) -> Shader {
+    let window = ShaderBinding { resource: ShaderResource::Output(0), offset_bytes: 0, bytes: None };
+    Shader { source: source.to_owned(), bindings: vec![window], workgroups: [1, 1, 1], slices: 1, pass_buffer_bytes: 0 }
 }
 
 fn vector(elements: usize) -> Descriptor {
@@ -34,7 +34,7 @@ fn vector(elements: usize) -> Descriptor {
 }
 
 /// The square of a matrix and what its rows add up to: kernels of two sorts.
-pub(super) fn squares(gpu: &dyn Backend) -> saggar_compile::Program {
+pub(super) fn squares_program(gpu: &dyn Backend) -> saggar_compile::Program {
     let mut g = GraphBuilder::new();
     let x = g.input("x", Descriptor::new(DType::F32, Shape::new([8, 8]).unwrap())).unwrap();
     let square = g.matmul(x, x).unwrap();
@@ -45,18 +45,18 @@ pub(super) fn squares(gpu: &dyn Backend) -> saggar_compile::Program {
 }
 
 #[test]
-fn a_profiled_dispatch_computes_the_same_and_tells_each_kernel() {
-    if device().is_none() {
+fn profiling_returns_the_same_outputs_and_one_duration_per_kernel() {
+    if open_first_adapter().is_none() {
         return;
     }
     let gpu = super::open(0).unwrap();
     let meter = Meter::unlimited();
-    let executable = gpu.load(Arc::new(squares(&*gpu)), &meter).unwrap();
+    let executable = gpu.load(Arc::new(squares_program(&*gpu)), &meter).unwrap();
     let x = gpu.allocate(&executable.program().inputs[0].descriptor, &meter).unwrap();
     let numbers: Vec<f32> = (0..64_u8).map(f32::from).collect();
     gpu.write(&x, bytemuck::cast_slice(&numbers)).unwrap();
     let x = std::slice::from_ref(&x);
-    let read = |buffers: Vec<Buffer>| buffers.iter().map(|buffer| gpu.read(buffer).unwrap()).collect::<Vec<_>>();
+    let read = |buffers: Vec<DeviceBuffer>| buffers.iter().map(|buffer| gpu.read(buffer).unwrap()).collect::<Vec<_>>();
     let plain = read(executable.dispatch(x, &[]).unwrap());
     let before = meter.dispatches();
     let (outputs, kernels) = executable.profile(x, &[]).unwrap();
@@ -68,7 +68,7 @@ fn a_profiled_dispatch_computes_the_same_and_tells_each_kernel() {
 
 #[test]
 fn a_lost_device_stays_lost() {
-    let Some(gpu) = device() else { return };
+    let Some(gpu) = open_first_adapter() else { return };
     let meter = Meter::unlimited();
     let kept = gpu.allocate(&vector(8), &meter).unwrap();
     gpu.context.device.destroy();
@@ -83,16 +83,16 @@ fn a_lost_device_stays_lost() {
 }
 
 #[test]
-fn a_shader_that_is_refused_is_an_error_and_no_loss() {
-    let Some(gpu) = device() else { return };
-    let broken = shader("fn main() { this is no shader }");
-    let description = Description { label: "broken", shader: &broken, slice: 0 };
+fn a_rejected_shader_returns_an_error_without_losing_the_device() {
+    let Some(gpu) = open_first_adapter() else { return };
+    let broken = single_binding_shader("fn main() { this is no shader }");
+    let description = PipelineDescriptor { label: "broken", shader: &broken, slice: 0 };
     let refused = |known: bool| {
-        let refused = gpu.context.pipelines.get(&gpu.context, description);
-        assert_eq!(refused.map(drop).map_err(|refused| refused.is_known), Err(known));
+        let refused = gpu.context.pipelines.get_or_compile(&gpu.context, description);
+        assert_eq!(refused.map(drop).map_err(|refused| refused.is_already_reported), Err(known));
     };
     // Threads that make pipelines ahead tell nobody.
-    assert_eq!(gpu.context.pipelines.make_all(&gpu.context, &[description], &CancelToken::never()).len(), 0);
+    assert_eq!(gpu.context.pipelines.compile_all(&gpu.context, &[description], &CancelToken::never()).len(), 0);
     refused(false);
     refused(true);
     gpu.synchronize().unwrap();
@@ -100,14 +100,14 @@ fn a_shader_that_is_refused_is_an_error_and_no_loss() {
 
 #[test]
 fn equal_shaders_share_a_pipeline_while_it_is_used() {
-    let Some(gpu) = device() else { return };
-    let one = shader(
+    let Some(gpu) = open_first_adapter() else { return };
+    let one = single_binding_shader(
         "@group(0) @binding(0) var<storage, read_write> b0: array<f32>;
         @compute @workgroup_size(1) fn main() { b0[0] = 1.0; }",
     );
     let get = || {
-        let description = Description { label: "one", shader: &one, slice: 0 };
-        gpu.context.pipelines.get(&gpu.context, description).unwrap()
+        let description = PipelineDescriptor { label: "one", shader: &one, slice: 0 };
+        gpu.context.pipelines.get_or_compile(&gpu.context, description).unwrap()
     };
     let (first, second) = (get(), get());
     assert!(Arc::ptr_eq(&first, &second));
@@ -118,16 +118,16 @@ fn equal_shaders_share_a_pipeline_while_it_is_used() {
 }
 
 /// What the driver has given, in buffers that are alive.
-fn allocated_bytes(gpu: &Gpu) -> u64 {
+fn allocated_bytes(gpu: &GpuDevice) -> u64 {
     gpu.synchronize().unwrap();
     gpu.context.device.generate_allocator_report().map_or(0, |report| report.total_allocated_bytes)
 }
 
 #[test]
-fn loading_and_unloading_leaves_the_drivers_memory_as_it_was() {
-    let Some(gpu) = device() else { return };
+fn repeated_loading_and_unloading_does_not_grow_driver_memory() {
+    let Some(gpu) = open_first_adapter() else { return };
     let meter = Meter::unlimited();
-    let program = Arc::new(squares(&gpu));
+    let program = Arc::new(squares_program(&gpu));
     let descriptor = program.inputs[0].descriptor.clone();
     let cycle = || {
         let executable = gpu.load(Arc::clone(&program), &meter).unwrap();

@@ -3,15 +3,15 @@
 //!
 //! The watchdog is a thread that calls no driver, because one that hangs may come back from no call: Mesa's lavapipe blocks in
 //! the next submission, and wgpu's locks then block everybody else. For the same reason a device that hangs can neither be closed
-//! nor opened again by the process: its queue is leaked, and [`check`] refuses the adapter to this process from then on. A server
+//! nor opened again by the process: its queue is leaked, and [`check_not_hung`] refuses the adapter to this process from then on. A server
 //! replaces itself by a new process, and a worker's attempt ends as with any lost device.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use super::command_queue::InFlightSubmissions;
 use super::context::lock;
-use super::line::Flights;
 use crate::error::DeviceError;
 
 /// Time that each submission gets.
@@ -20,13 +20,13 @@ const SUBMISSION_TIME: Duration = Duration::from_secs(60);
 /// (`Tuning::operations_max`).
 const KERNEL_TIME: Duration = Duration::from_secs(1);
 /// How often the watchdog looks.
-const LOOK: Duration = Duration::from_millis(500);
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// Time that passes between two looks at most, as far as the watchdog is concerned: while a process is stopped or a machine
 /// sleeps, nobody looks, and the device may not compute either.
-const LOOK_TIME_MAX: Duration = Duration::from_secs(1);
+const CHECK_GAP_MAX: Duration = Duration::from_secs(1);
 
 /// Adapters of which a device hung in this process, by name.
-static HUNG: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+static HUNG_ADAPTERS: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
 /// Measures for how long the oldest unfinished submission has been looked at.
 #[derive(Debug, Default)]
@@ -34,34 +34,34 @@ pub(super) struct SubmissionWatchdog {
     /// The number of that submission.
     number: u64,
     waited: Duration,
-    looked: Option<Instant>,
+    last_check: Option<Instant>,
 }
 
 impl SubmissionWatchdog {
     /// Checks submission `number`, the oldest unfinished one, which contains `kernels` dispatches. Returns how long it has
     /// been the oldest if that exceeds its time limit.
-    pub(super) fn look(&mut self, number: u64, kernels: u64, now: Instant) -> Option<Duration> {
-        if self.looked.is_none() || self.number != number {
-            *self = SubmissionWatchdog { number, waited: Duration::ZERO, looked: Some(now) };
+    pub(super) fn observe(&mut self, number: u64, kernels: u64, now: Instant) -> Option<Duration> {
+        if self.last_check.is_none() || self.number != number {
+            *self = SubmissionWatchdog { number, waited: Duration::ZERO, last_check: Some(now) };
             return None;
         }
-        let since = self.looked.replace(now).map_or(Duration::ZERO, |looked| now.saturating_duration_since(looked));
-        self.waited += since.min(LOOK_TIME_MAX);
-        (self.waited > time_of(kernels)).then_some(self.waited)
+        let since = self.last_check.replace(now).map_or(Duration::ZERO, |looked| now.saturating_duration_since(looked));
+        self.waited += since.min(CHECK_GAP_MAX);
+        (self.waited > submission_time_limit(kernels)).then_some(self.waited)
     }
 }
 
 /// Starts the thread, which ends with `flights`. It calls `give_up` once, with how long it waited, if a submission of these does
 /// not end.
-pub(super) fn start(flights: &Arc<Flights>, give_up: impl FnOnce(Duration) + Send + 'static) {
+pub(super) fn start(flights: &Arc<InFlightSubmissions>, give_up: impl FnOnce(Duration) + Send + 'static) {
     let flights = Arc::downgrade(flights);
     let watch = move || {
         let mut watchdog = SubmissionWatchdog::default();
         let waited = loop {
-            std::thread::sleep(LOOK);
+            std::thread::sleep(CHECK_INTERVAL);
             let Some(flights) = flights.upgrade() else { return };
             let oldest = flights.oldest();
-            let waited = oldest.and_then(|oldest| watchdog.look(oldest.number, oldest.kernels, Instant::now()));
+            let waited = oldest.and_then(|oldest| watchdog.observe(oldest.number, oldest.kernels, Instant::now()));
             if let Some(waited) = waited {
                 break waited;
             }
@@ -74,25 +74,25 @@ pub(super) fn start(flights: &Arc<Flights>, give_up: impl FnOnce(Duration) + Sen
 }
 
 /// Returns the time limit of a submission with `kernels` dispatches.
-fn time_of(kernels: u64) -> Duration {
+fn submission_time_limit(kernels: u64) -> Duration {
     #[cfg(feature = "fault-injection")]
-    if let Some(time) = super::fault::submission_time() {
+    if let Some(time) = super::fault_injection::hung_submission_time() {
         return time;
     }
     SUBMISSION_TIME + KERNEL_TIME.saturating_mul(u32::try_from(kernels).unwrap_or(u32::MAX))
 }
 
 /// Refuses the adapter to this process from now on.
-pub(super) fn refuse(device: &str) {
-    lock(&HUNG).insert(device.to_owned());
+pub(super) fn mark_as_hung(device: &str) {
+    lock(&HUNG_ADAPTERS).insert(device.to_owned());
 }
 
 /// Checks that no device of this adapter hung in this process.
 ///
 /// # Errors
 /// `Lost` where one did.
-pub(super) fn check(device: &str) -> Result<(), DeviceError> {
-    if lock(&HUNG).contains(device) {
+pub(super) fn check_not_hung(device: &str) -> Result<(), DeviceError> {
+    if lock(&HUNG_ADAPTERS).contains(device) {
         let reason = "it hung in this process, and only another process can open it again".to_owned();
         return Err(DeviceError::Lost { device: device.to_owned(), reason });
     }
@@ -104,39 +104,48 @@ mod tests {
     use super::*;
 
     /// Checks every `step` until a submission with `kernels` dispatches exceeds its time limit, for one hour at most.
-    fn given_up(watchdog: &mut SubmissionWatchdog, kernels: u64, begin: Instant, step: Duration) -> Option<Duration> {
+    fn time_until_timeout(
+        watchdog: &mut SubmissionWatchdog,
+        kernels: u64,
+        begin: Instant,
+        step: Duration,
+    ) -> Option<Duration> {
         let times = (0..).map(|count| step * count).take_while(|time| *time < Duration::from_secs(3600));
-        times.map(|time| begin + time).find_map(|now| watchdog.look(7, kernels, now))
+        times.map(|time| begin + time).find_map(|now| watchdog.observe(7, kernels, now))
     }
 
     #[test]
-    fn a_submission_has_a_minute_and_a_second_for_each_kernel() {
+    fn submission_time_limit_is_60_seconds_plus_one_per_kernel() {
         let (now, step) = (Instant::now(), Duration::from_millis(500));
         for (kernels, seconds) in [(0, 60), (1, 61), (500, 560)] {
             let expected = Duration::from_secs(seconds) + step;
-            assert_eq!(given_up(&mut SubmissionWatchdog::default(), kernels, now, step), Some(expected), "{kernels}");
+            assert_eq!(
+                time_until_timeout(&mut SubmissionWatchdog::default(), kernels, now, step),
+                Some(expected),
+                "{kernels}"
+            );
         }
-        assert_eq!(given_up(&mut SubmissionWatchdog::default(), u64::MAX, now, step), None);
+        assert_eq!(time_until_timeout(&mut SubmissionWatchdog::default(), u64::MAX, now, step), None);
     }
 
     #[test]
-    fn submissions_that_end_are_counted_each_for_itself() {
+    fn each_submission_has_its_own_time_limit() {
         let mut watchdog = SubmissionWatchdog::default();
         let now = Instant::now();
         for second in 0..600 {
             let now = now + Duration::from_secs(second);
-            assert_eq!(watchdog.look(second / 50, 0, now), None, "second {second}");
+            assert_eq!(watchdog.observe(second / 50, 0, now), None, "second {second}");
         }
     }
 
     #[test]
-    fn a_time_when_nobody_looked_counts_as_a_second() {
+    fn a_gap_between_checks_counts_as_one_second_at_most() {
         let mut watchdog = SubmissionWatchdog::default();
         let now = Instant::now();
-        assert_eq!(watchdog.look(7, 0, now), None);
-        assert_eq!(watchdog.look(7, 0, now + Duration::from_secs(86_400)), None, "the process was stopped");
+        assert_eq!(watchdog.observe(7, 0, now), None);
+        assert_eq!(watchdog.observe(7, 0, now + Duration::from_secs(86_400)), None, "the process was stopped");
         let after = now + Duration::from_secs(86_400);
         let step = Duration::from_millis(500);
-        assert_eq!(given_up(&mut watchdog, 0, after, step), Some(Duration::from_secs(60) + step));
+        assert_eq!(time_until_timeout(&mut watchdog, 0, after, step), Some(Duration::from_secs(60) + step));
     }
 }

@@ -86,7 +86,7 @@ impl Measuring {
         };
         if enough {
             measured.is_over = true;
-            measured.busy = self.meter.busy();
+            measured.busy = self.meter.busy_time();
         }
     }
 }

@@ -31,7 +31,7 @@ fn counters(groups: &str) -> Vec<PathBuf> {
     let counter = |group: &MemoryControlGroup| {
         group.directory().join(if group.is_version_1 { "memory.oom_control" } else { "memory.events" })
     };
-    MemoryControlGroup::listed_in(groups).iter().map(counter).collect()
+    MemoryControlGroup::parse_proc_cgroup(groups).iter().map(counter).collect()
 }
 
 /// The number after `oom_kill` in a file of names and numbers.

@@ -154,7 +154,7 @@ impl Channel {
         let report = move || loop {
             let ended = stopped.recv_timeout(USAGE_INTERVAL) != Err(mpsc::RecvTimeoutError::Timeout);
             let own = Usage {
-                gpu_seconds: meter.busy().as_secs_f64(),
+                gpu_seconds: meter.busy_time().as_secs_f64(),
                 wall_seconds: began.elapsed().as_secs_f64(),
                 gpu_bytes: if ended { 0 } else { meter.bytes() },
                 gpu_bytes_peak: meter.peak_bytes(),

@@ -53,7 +53,7 @@ impl Drop for DeviceWatch {
 fn wait_for_loss(device: &dyn Backend, stopped: &mpsc::Receiver<()>) -> Option<DeviceError> {
     let mut lost: Option<Instant> = None;
     while stopped.recv_timeout(LOOK) == Err(mpsc::RecvTimeoutError::Timeout) {
-        if let Err(error) = device.check()
+        if let Err(error) = device.check_alive()
             && lost.get_or_insert_with(Instant::now).elapsed() > LOST_DEVICE_GRACE
         {
             return Some(error);

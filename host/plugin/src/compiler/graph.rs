@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use saggar_compile::{Program, Target};
+use saggar_compile::{CompileTarget, Program};
 use saggar_tensor::{Descriptor, Graph, VerifiedGraph, verify};
 use serde::{Deserialize, Serialize};
 
@@ -37,7 +37,7 @@ pub(crate) fn work(graph: &Graph) -> usize {
 }
 
 /// The first part of a request; the graph's constants follow.
-pub(super) fn header(graph: &VerifiedGraph, target: &Target) -> Result<Vec<u8>, postcard::Error> {
+pub(super) fn header(graph: &VerifiedGraph, target: &CompileTarget) -> Result<Vec<u8>, postcard::Error> {
     postcard::to_allocvec(&(graph.graph(), target))
 }
 
@@ -46,7 +46,7 @@ pub(super) fn compile(parts: Vec<Vec<u8>>) -> Result<Vec<bytes::Bytes>, Failure>
     let other = |error: postcard::Error| Failure::Refused(Refusal::other(error));
     let mut parts = parts.into_iter();
     let header = parts.next().unwrap_or_default();
-    let (mut graph, target): (Graph, Target) = postcard::from_bytes(&header).map_err(other)?;
+    let (mut graph, target): (Graph, CompileTarget) = postcard::from_bytes(&header).map_err(other)?;
     graph.constants = parts.map(Arc::from).collect();
     let verified = verify(graph).map_err(|error| Failure::Refused(Refusal::other(error)))?;
     let mut program = saggar_compile::compile(&verified, &target).map_err(|error| Failure::Refused(refuse(error)))?;
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn a_program_comes_through_the_pipes_as_it_is() {
-        for target in [Target::cpu(), Target::gpu()] {
+        for target in [CompileTarget::cpu(), CompileTarget::gpu()] {
             let verified = verify(graph()).unwrap();
             let mut parts = vec![header(&verified, &target).unwrap()];
             parts.extend(verified.constants.iter().map(|constant| constant.to_vec()));
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn an_answer_for_another_graph_is_not_used() {
         let verified = verify(graph()).unwrap();
-        let mut parts = vec![header(&verified, &Target::cpu()).unwrap()];
+        let mut parts = vec![header(&verified, &CompileTarget::cpu()).unwrap()];
         parts.extend(verified.constants.iter().map(|constant| constant.to_vec()));
         let Ok(answer) = compile(parts) else { panic!("it compiles") };
         assert!(program(&answer.concat(), &Graph::default()).is_none());

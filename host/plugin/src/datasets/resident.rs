@@ -4,9 +4,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use saggar_device::{Backend, Buffer, CancelToken, DeviceError, Executable, Meter};
+use saggar_device::{Backend, CancelToken, DeviceBuffer, DeviceError, Executable, Meter};
 use saggar_store::dataset::{Dataset, Field};
-use saggar_tensor::{DType, Descriptor, GraphBuilder, Interrupt, Shape, verify};
+use saggar_tensor::{DType, Descriptor, GraphBuilder, InterruptCheck, Shape, verify};
 
 use super::Batches;
 use crate::fault::Fault;
@@ -22,9 +22,9 @@ pub(super) struct Resident {
     /// The number in the dataset of the first item that is here.
     first: u64,
     /// In the order of the fields: the column, and the program that draws from it.
-    columns: Vec<(Buffer, Arc<dyn Executable>)>,
+    columns: Vec<(DeviceBuffer, Arc<dyn Executable>)>,
     /// The places of a batch's items.
-    places: Buffer,
+    places: DeviceBuffer,
 }
 
 impl Resident {
@@ -52,7 +52,8 @@ impl Resident {
             let places = g.input("places", places(size)?)?;
             let batch = g.gather(all, places, 0)?;
             g.output("batch", batch)?;
-            let program = backend.compile(&verify(g.finish())?, &Interrupt::when(&|| cancel.is_cancelled()))?;
+            let program =
+                backend.compile(&verify(g.finish())?, &InterruptCheck::from_condition(&|| cancel.is_cancelled()))?;
             Ok((column, backend.load_cancellable(Arc::new(program), meter, cancel)?))
         });
         let columns = columns.collect::<Result<_, Fault>>()?;
@@ -68,7 +69,7 @@ impl Resident {
         backend: &dyn Backend,
         items: &[u64],
         cancel: &CancelToken,
-    ) -> Result<Vec<Buffer>, DeviceError> {
+    ) -> Result<Vec<DeviceBuffer>, DeviceError> {
         let places: Vec<u8> = items.iter().flat_map(|item| ((item - self.first) as i32).to_le_bytes()).collect();
         // A write takes effect after the dispatches before it.
         backend.write_cancellable(&self.places, &places, cancel)?;
@@ -103,7 +104,7 @@ impl State {
             return Ok(known.clone());
         }
         let few = u64::from(steps) * u64::from(size) * RUN_PART < u64::from(batches.items);
-        if few || !self.backend.is_apart() {
+        if few || !self.backend.has_discrete_memory() {
             return Ok(None);
         }
         let made = if self.has_room(batches) { self.make_resident(batches, size) } else { Ok(None) };
@@ -130,7 +131,7 @@ impl State {
         });
         let Some(bytes) = bytes.sum::<Option<u64>>() else { return false };
         let what = "the dataset's columns";
-        bytes <= RESIDENT_BYTES_MAX && self.backend.check_room(&what, bytes.saturating_mul(2), &self.meter).is_ok()
+        bytes <= RESIDENT_BYTES_MAX && self.backend.check_memory(&what, bytes.saturating_mul(2), &self.meter).is_ok()
     }
 
     fn make_resident(&self, batches: &Batches, size: u32) -> Result<Option<Arc<Resident>>, Fault> {

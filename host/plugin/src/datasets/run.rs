@@ -6,8 +6,8 @@
 use std::borrow::Cow;
 use std::time::Instant;
 
-use saggar_device::Buffer;
-use saggar_tensor::{DType, Descriptor, Port};
+use saggar_device::DeviceBuffer;
+use saggar_tensor::{DType, Descriptor, GraphPort};
 
 use super::Batches;
 use crate::bindings::datasets::RunResult;
@@ -69,7 +69,7 @@ impl State {
     ) -> Result<(), Fault> {
         let resident = self.resident(batches, batches.size, steps)?;
         // A write takes effect after the dispatches before it, so every step uses the same input tensors.
-        let mut inputs: Option<Vec<Buffer>> = None;
+        let mut inputs: Option<Vec<DeviceBuffer>> = None;
         for _ in 0..steps {
             let before = (batches.epoch, batches.item);
             let began = Instant::now();
@@ -84,7 +84,7 @@ impl State {
             };
             let drawn = began.elapsed();
             let step = ready.and_then(|inputs| {
-                let ordered: Vec<Buffer> = places.iter().map(|&place| inputs[place].clone()).collect();
+                let ordered: Vec<DeviceBuffer> = places.iter().map(|&place| inputs[place].clone()).collect();
                 graph.dispatch(&ordered, self.weights.as_deref(), self.cancel_token())
             });
             match step {
@@ -107,8 +107,8 @@ impl State {
         &self,
         batches: &Batches,
         items: &[u64],
-        inputs: &'i mut Option<Vec<Buffer>>,
-    ) -> Result<&'i [Buffer], Fault> {
+        inputs: &'i mut Option<Vec<DeviceBuffer>>,
+    ) -> Result<&'i [DeviceBuffer], Fault> {
         match inputs {
             Some(inputs) => {
                 for (field, buffer) in batches.fields.iter().zip(inputs.iter()) {
@@ -126,11 +126,11 @@ impl State {
 ///
 /// # Errors
 /// Invalid argument where an input and the fields do not match one to one, or one is not as the graph takes it.
-fn places(batches: &Batches, ports: &[Port], size: u32) -> Result<Vec<usize>, Fault> {
+fn places(batches: &Batches, ports: &[GraphPort], size: u32) -> Result<Vec<usize>, Fault> {
     if let Some(field) = batches.fields.iter().find(|field| !ports.iter().any(|port| port.name == field.name)) {
         return Err(Fault::invalid_at(&field.name, "the graph has no input of this field's name"));
     }
-    let place = |port: &Port| {
+    let place = |port: &GraphPort| {
         let place = batches.fields.iter().position(|field| field.name == port.name);
         let place =
             place.ok_or_else(|| Fault::invalid_at(&port.name, "the batches have no field of this input's name"))?;
@@ -148,22 +148,22 @@ fn places(batches: &Batches, ports: &[Port], size: u32) -> Result<Vec<usize>, Fa
 
 /// Sums of outputs, and outputs still to be added.
 pub(super) struct Means {
-    ports: Vec<Port>,
+    ports: Vec<GraphPort>,
     sums: Vec<Vec<f64>>,
     /// Steps whose outputs are in the sums.
     steps: u32,
-    waiting: Vec<Vec<Buffer>>,
+    waiting: Vec<Vec<DeviceBuffer>>,
     step_bytes: usize,
 }
 
 impl Means {
-    fn new(ports: &[Port]) -> Means {
+    fn new(ports: &[GraphPort]) -> Means {
         let sums = ports.iter().map(|port| vec![0.0; port.descriptor.shape.elements()]).collect();
         let step_bytes = ports.iter().map(|port| port.descriptor.bytes()).sum();
         Means { ports: ports.to_vec(), sums, steps: 0, waiting: Vec::new(), step_bytes }
     }
 
-    fn add(&mut self, outputs: Vec<Buffer>) {
+    fn add(&mut self, outputs: Vec<DeviceBuffer>) {
         self.waiting.push(outputs);
     }
 
@@ -194,13 +194,13 @@ impl Means {
     }
 
     /// The means as `float32` tensors; none after no step.
-    fn finish(mut self, state: &State) -> Result<Vec<(String, Buffer)>, Fault> {
+    fn finish(mut self, state: &State) -> Result<Vec<(String, DeviceBuffer)>, Fault> {
         self.read(state)?;
         if self.steps == 0 {
             return Ok(Vec::new());
         }
         let count = f64::from(self.steps);
-        let mean = |(port, sums): (Port, Vec<f64>)| {
+        let mean = |(port, sums): (GraphPort, Vec<f64>)| {
             let bytes: Vec<u8> = sums.iter().flat_map(|sum| ((sum / count) as f32).to_le_bytes()).collect();
             let descriptor = Descriptor::new(DType::F32, port.descriptor.shape);
             Ok((port.name, state.upload(&descriptor, &bytes)?))

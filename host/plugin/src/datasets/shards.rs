@@ -6,8 +6,8 @@
 
 use std::time::{Duration, Instant};
 
-use saggar_device::Buffer;
-use saggar_tensor::{Port, shards};
+use saggar_device::DeviceBuffer;
+use saggar_tensor::{GraphPort, micro_batches};
 
 use super::Batches;
 use super::run::Means;
@@ -25,9 +25,9 @@ struct Step<'a> {
     /// For each of the graph's inputs, the field that feeds it.
     places: &'a [usize],
     /// A shard's inputs.
-    inputs: Vec<Buffer>,
+    inputs: Vec<DeviceBuffer>,
     /// The update's inputs.
-    means: Vec<Buffer>,
+    means: Vec<DeviceBuffer>,
 }
 
 impl State {
@@ -41,7 +41,7 @@ impl State {
         steps: u32,
         means: &mut Means,
     ) -> Result<(), Fault> {
-        let allocate = |port: &Port| Ok(self.backend.allocate(&port.descriptor, &self.meter)?);
+        let allocate = |port: &GraphPort| Ok(self.backend.allocate(&port.descriptor, &self.meter)?);
         let step = Step {
             graph,
             update,
@@ -98,7 +98,7 @@ impl State {
             rest = after;
         }
         let outputs = step.update.dispatch(&step.means, &variables, self.cancel_token())?;
-        let read = |buffer: &Buffer| {
+        let read = |buffer: &DeviceBuffer| {
             let elements = self.backend.read_cancellable(buffer, self.cancel_token())?;
             Ok(numbers(buffer.descriptor().dtype, &elements))
         };
@@ -107,9 +107,9 @@ impl State {
     }
 
     /// What one shard computes of the items in its inputs: the bytes of its program's outputs.
-    fn shard(&self, step: &Step<'_>, shard: u32, variables: &[Buffer]) -> Result<Vec<u8>, Fault> {
+    fn shard(&self, step: &Step<'_>, shard: u32, variables: &[DeviceBuffer]) -> Result<Vec<u8>, Fault> {
         if let Some(number) = step.inputs.get(step.places.len()).filter(|_| step.update.numbered) {
-            self.backend.write_cancellable(number, &shards::number(shard), self.cancel_token())?;
+            self.backend.write_cancellable(number, &micro_batches::random_key_offset(shard), self.cancel_token())?;
         }
         let outputs = step.graph.dispatch_with(&step.inputs, variables, self.cancel_token())?;
         let mut part = Vec::new();

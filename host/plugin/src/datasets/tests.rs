@@ -88,7 +88,7 @@ fn batches_drawn_on_a_device_are_those_that_are_copied() {
         println!("SKIP: no adapter; the processor alone is tested");
     }
     let names = ["cpu".to_owned()].into_iter().chain(adapters.into_iter().map(|adapter| adapter.name));
-    for backend in names.map(|name| saggar_device::choose::open(&name).unwrap().backend) {
+    for backend in names.map(|name| saggar_device::select::open(&name).unwrap().backend) {
         let (meter, never) = (Meter::unlimited(), CancelToken::never());
         let resident = Resident::new(&*backend, &meter, &dataset, (dataset.fields(), 2..9), 3, &never).unwrap();
         for items in [[2, 3, 4], [8, 2, 8], [5, 7, 6]] {

@@ -1,8 +1,8 @@
 //! Graphs of jobs in mixed precision: gradients are scaled on their way, and what a loss depends on is computed in `float16`
-//! once the graph is finished. What that means is said in `saggar_tensor::mixed`.
+//! once the graph is finished. What that means is said in `saggar_tensor::mixed_precision`.
 
-use saggar_tensor::mixed::{self, Taken};
-use saggar_tensor::{Graph, GraphBuilder, Interrupt, NodeId, grad, shards};
+use saggar_tensor::mixed_precision::{self, ScaledGradients};
+use saggar_tensor::{Graph, GraphBuilder, InterruptCheck, NodeId, grad, micro_batches};
 use wasmtime::component::Resource;
 
 use super::{Builder, BuilderHandle};
@@ -13,8 +13,8 @@ use crate::state::State;
 /// What a graph in mixed precision remembers while it is built.
 #[derive(Debug)]
 pub(super) struct Scaled {
-    taken: Taken,
-    scale: mixed::LossScale,
+    taken: ScaledGradients,
+    scale: mixed_precision::LossScaleNodes,
 }
 
 impl Builder {
@@ -24,15 +24,22 @@ impl Builder {
         by: &LossScale,
         loss: NodeId,
         wrt: &[NodeId],
-        interrupt: &Interrupt<'_>,
+        interrupt: &InterruptCheck<'_>,
     ) -> Result<Vec<NodeId>, Fault> {
-        let scale = mixed::LossScale {
+        let scale = mixed_precision::LossScaleNodes {
             scale: self.variable(&by.scale)?,
             sound_steps: self.variable(&by.sound_steps)?,
-            left_out: self.variable(&by.left_out)?,
+            skipped_steps: self.variable(&by.left_out)?,
         };
-        let scaled = self.scaled.get_or_insert_with(|| Scaled { taken: Taken::default(), scale });
-        Ok(mixed::gradients(&mut self.graph, &mut scaled.taken, scaled.scale.scale, loss, wrt, interrupt)?)
+        let scaled = self.scaled.get_or_insert_with(|| Scaled { taken: ScaledGradients::default(), scale });
+        Ok(mixed_precision::scaled_loss_gradients(
+            &mut self.graph,
+            &mut scaled.taken,
+            scaled.scale.scale,
+            loss,
+            wrt,
+            interrupt,
+        )?)
     }
 }
 
@@ -47,15 +54,15 @@ impl State {
         let scale = self.loss_scale()?;
         let cancel = self.cancel_token().clone();
         let is_cancelled = || cancel.is_cancelled();
-        let interrupt = Interrupt::when(&is_cancelled);
+        let interrupt = InterruptCheck::from_condition(&is_cancelled);
         let gradients = self.edit(graph, |builder| match &scale {
             Some(scale) => builder.scaled_gradients(scale, loss, wrt, &interrupt),
-            None => Ok(grad::gradients_times(&mut builder.graph, loss, None, wrt, &interrupt)?),
+            None => Ok(grad::scaled_gradients(&mut builder.graph, loss, None, wrt, &interrupt)?),
         })?;
         let gradients = self.averaged(graph, loss, wrt, gradients)?;
         self.edit(graph, |builder| {
             if let Some(scaled) = &mut builder.scaled {
-                scaled.taken.look_at(&gradients);
+                scaled.taken.add_checked_gradients(&gradients);
             }
             Ok(gradients)
         })
@@ -71,12 +78,12 @@ impl Scaled {
         if self.taken.is_empty() {
             return Ok(None);
         }
-        let mut gradients = self.taken.gradients().to_vec();
+        let mut gradients = self.taken.checked_gradients().to_vec();
         if !means.is_empty() {
             // What each shard has for itself decides nothing: all must do the same.
-            gradients = shards::common(graph.graph(), means, &gradients);
+            gradients = micro_batches::replicated_nodes(graph.graph(), means, &gradients);
         }
-        Ok(Some(mixed::leave_out(graph, &gradients)?))
+        Ok(Some(mixed_precision::skip_nonfinite_step(graph, &gradients)?))
     }
 
     /// Assigns the scale, and has contractions take `float16`. `means` become the nodes that they are then.
@@ -90,9 +97,9 @@ impl Scaled {
         means: &mut [NodeId],
     ) -> Result<Graph, Fault> {
         if let Some(sound) = sound {
-            mixed::advance(&mut graph, sound, &self.scale)?;
+            mixed_precision::update_loss_scale(&mut graph, sound, &self.scale)?;
         }
-        let (halved, places) = mixed::halve(graph.graph(), self.taken.contractions());
+        let (halved, places) = mixed_precision::autocast_to_f16(graph.graph(), self.taken.contractions());
         means.iter_mut().for_each(|mean| *mean = places[mean.index()]);
         Ok(halved)
     }

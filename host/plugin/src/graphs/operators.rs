@@ -1,7 +1,7 @@
 //! `graph-builder`'s methods: each is the tensor crate's builder method or composite of the same meaning.
 
 use saggar_tensor::nn;
-use saggar_tensor::op::Distribution;
+use saggar_tensor::op::RandomDistribution;
 use wasmtime::component::Resource;
 
 use super::{Builder, BuilderHandle, CompiledGraph, Operand, options};
@@ -442,7 +442,7 @@ impl HostGraphBuilder for State {
 
     fn random_uniform(&mut self, graph: Graph, shape: Vec<u32>, key: In, stream: u32) -> Out {
         let shape = convert::shape(&shape)?;
-        self.add_operator(&graph, [&key], |g, [key]| Ok(g.random(shape, key, stream, Distribution::Uniform)?))
+        self.add_operator(&graph, [&key], |g, [key]| Ok(g.random(shape, key, stream, RandomDistribution::Uniform)?))
     }
 
     fn random_normal(&mut self, graph: Graph, shape: Vec<u32>, key: In, stream: u32) -> Out {

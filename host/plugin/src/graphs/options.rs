@@ -2,7 +2,7 @@
 
 #![deny(clippy::wildcard_enum_match_arm)]
 
-use saggar_tensor::op::{Combine, Conv2d};
+use saggar_tensor::op::{Conv2d, ScatterCombine};
 use saggar_tensor::{Descriptor, nn};
 
 use crate::bindings::graphs::{
@@ -64,8 +64,8 @@ pub(super) fn pool2d(options: &Pool2dOptions) -> nn::Pool2dOptions {
         dilations: pair(options.dilations, [1, 1]),
         layout: input_layout(options.layout),
         rounding: match options.output_shape_rounding {
-            None | Some(RoundingType::Floor) => nn::Rounding::Floor,
-            Some(RoundingType::Ceil) => nn::Rounding::Ceil,
+            None | Some(RoundingType::Floor) => nn::PoolRounding::Floor,
+            Some(RoundingType::Ceil) => nn::PoolRounding::Ceil,
         },
         output_sizes: options.output_sizes.map(|sizes| pair(Some(sizes), [1, 1])),
     }
@@ -112,8 +112,8 @@ pub(super) fn conv_transpose2d(options: &ConvTranspose2dOptions) -> nn::ConvTran
 pub(super) fn resample2d(options: &Resample2dOptions) -> nn::Resample2dOptions {
     nn::Resample2dOptions {
         mode: match options.mode {
-            None | Some(InterpolationMode::NearestNeighbor) => nn::Interpolation::Nearest,
-            Some(InterpolationMode::Linear) => nn::Interpolation::Linear,
+            None | Some(InterpolationMode::NearestNeighbor) => nn::ResampleInterpolation::Nearest,
+            Some(InterpolationMode::Linear) => nn::ResampleInterpolation::Linear,
         },
         scales: options.scales.map_or([1.0, 1.0], |(first, second)| [first.into(), second.into()]),
         sizes: options.sizes.map(|sizes| pair(Some(sizes), [1, 1])),
@@ -122,31 +122,31 @@ pub(super) fn resample2d(options: &Resample2dOptions) -> nn::Resample2dOptions {
 }
 
 /// What a scatter does to the element that is there.
-pub(super) fn combine(reduction: ScatterReduction) -> Combine {
+pub(super) fn combine(reduction: ScatterReduction) -> ScatterCombine {
     match reduction {
-        ScatterReduction::None => Combine::Replace,
-        ScatterReduction::Add => Combine::Add,
-        ScatterReduction::Mul => Combine::Mul,
-        ScatterReduction::Min => Combine::Min,
-        ScatterReduction::Max => Combine::Max,
+        ScatterReduction::None => ScatterCombine::Replace,
+        ScatterReduction::Add => ScatterCombine::Add,
+        ScatterReduction::Mul => ScatterCombine::Mul,
+        ScatterReduction::Min => ScatterCombine::Min,
+        ScatterReduction::Max => ScatterCombine::Max,
     }
 }
 
 /// Default: forward.
-pub(super) fn direction(direction: Option<RecurrentNetworkDirection>) -> nn::Direction {
+pub(super) fn direction(direction: Option<RecurrentNetworkDirection>) -> nn::RecurrentDirection {
     match direction {
-        None | Some(RecurrentNetworkDirection::Forward) => nn::Direction::Forward,
-        Some(RecurrentNetworkDirection::Backward) => nn::Direction::Backward,
-        Some(RecurrentNetworkDirection::Both) => nn::Direction::Both,
+        None | Some(RecurrentNetworkDirection::Forward) => nn::RecurrentDirection::Forward,
+        Some(RecurrentNetworkDirection::Backward) => nn::RecurrentDirection::Backward,
+        Some(RecurrentNetworkDirection::Both) => nn::RecurrentDirection::Both,
     }
 }
 
 /// The tensor crate's word for an activation.
-pub(super) fn activation(activation: RecurrentNetworkActivation) -> nn::Activation {
+pub(super) fn activation(activation: RecurrentNetworkActivation) -> nn::RecurrentActivation {
     match activation {
-        RecurrentNetworkActivation::Relu => nn::Activation::Relu,
-        RecurrentNetworkActivation::Sigmoid => nn::Activation::Sigmoid,
-        RecurrentNetworkActivation::Tanh => nn::Activation::Tanh,
+        RecurrentNetworkActivation::Relu => nn::RecurrentActivation::Relu,
+        RecurrentNetworkActivation::Sigmoid => nn::RecurrentActivation::Sigmoid,
+        RecurrentNetworkActivation::Tanh => nn::RecurrentActivation::Tanh,
     }
 }
 

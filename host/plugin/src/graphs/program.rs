@@ -3,10 +3,10 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use saggar_compile::Program;
-use saggar_device::meter::Charge;
-use saggar_device::{Buffer, CancelToken, DeviceError, Executable};
+use saggar_device::meter::MeterCharge;
+use saggar_device::{CancelToken, DeviceBuffer, DeviceError, Executable};
 use saggar_store::checkpoint::VariableKind;
-use saggar_tensor::{Graph, Interrupt, NodeId, Port, VerifiedGraph, verify_interruptible};
+use saggar_tensor::{Graph, GraphPort, InterruptCheck, NodeId, VerifiedGraph, verify_interruptible};
 use wasmtime::component::Resource;
 
 use super::guarded::guarded;
@@ -32,7 +32,7 @@ pub(super) struct Compiled {
     graph: Graph,
     executable: Arc<dyn Executable>,
     /// Host memory: the program shares the graph's constants.
-    _charges: Vec<Charge>,
+    _charges: Vec<MeterCharge>,
 }
 
 impl Compiled {
@@ -42,10 +42,10 @@ impl Compiled {
 
     pub(super) fn dispatch(
         &self,
-        inputs: &[Buffer],
-        variables: &[Buffer],
+        inputs: &[DeviceBuffer],
+        variables: &[DeviceBuffer],
         cancel: &CancelToken,
-    ) -> Result<Vec<Buffer>, DeviceError> {
+    ) -> Result<Vec<DeviceBuffer>, DeviceError> {
         self.executable.dispatch_cancellable(inputs, variables, cancel)
     }
 }
@@ -84,19 +84,19 @@ pub struct CompiledGraph {
 
 impl CompiledGraph {
     /// What a dispatch is given; a step in shards, for each of them.
-    pub(crate) fn inputs(&self) -> &[Port] {
+    pub(crate) fn inputs(&self) -> &[GraphPort] {
         let inputs = self.program_inputs();
         let numbered = self.update.as_ref().is_some_and(|update| update.numbered);
         &inputs[..inputs.len() - usize::from(numbered)]
     }
 
     /// What its program is given.
-    pub(crate) fn program_inputs(&self) -> &[Port] {
+    pub(crate) fn program_inputs(&self) -> &[GraphPort] {
         &self.compiled.program().inputs
     }
 
     /// What a dispatch returns.
-    pub(crate) fn outputs(&self) -> &[Port] {
+    pub(crate) fn outputs(&self) -> &[GraphPort] {
         match &self.update {
             Some(update) => &update.ports,
             None => self.program_outputs(),
@@ -104,7 +104,7 @@ impl CompiledGraph {
     }
 
     /// What its program returns: of a step in shards, that of one shard.
-    pub(crate) fn program_outputs(&self) -> &[Port] {
+    pub(crate) fn program_outputs(&self) -> &[GraphPort] {
         &self.compiled.program().outputs
     }
 
@@ -119,10 +119,10 @@ impl CompiledGraph {
     /// Whatever the device says; `Cancelled`.
     pub(crate) fn dispatch(
         &self,
-        inputs: &[Buffer],
+        inputs: &[DeviceBuffer],
         weights: Option<&Weights>,
         cancel: &CancelToken,
-    ) -> Result<Vec<Buffer>, Fault> {
+    ) -> Result<Vec<DeviceBuffer>, Fault> {
         self.dispatch_with(inputs, &self.variables(weights)?, cancel)
     }
 
@@ -132,15 +132,15 @@ impl CompiledGraph {
     /// Whatever the device says; `Cancelled`.
     pub(crate) fn dispatch_with(
         &self,
-        inputs: &[Buffer],
-        variables: &[Buffer],
+        inputs: &[DeviceBuffer],
+        variables: &[DeviceBuffer],
         cancel: &CancelToken,
-    ) -> Result<Vec<Buffer>, Fault> {
+    ) -> Result<Vec<DeviceBuffer>, Fault> {
         Ok(self.compiled.dispatch(inputs, variables, cancel)?)
     }
 
     /// Where its variables are.
-    pub(crate) fn variables(&self, weights: Option<&Weights>) -> Result<Vec<Buffer>, Fault> {
+    pub(crate) fn variables(&self, weights: Option<&Weights>) -> Result<Vec<DeviceBuffer>, Fault> {
         self.variables.iter().map(|variable| variable.buffer(weights).cloned()).collect()
     }
 
@@ -197,14 +197,14 @@ impl State {
         self.push(CompiledGraph { compiled, variables: variables.into(), update: None })
     }
 
-    pub(super) fn load(&self, graph: Graph, charges: Vec<Charge>) -> Result<Arc<Compiled>, Fault> {
+    pub(super) fn load(&self, graph: Graph, charges: Vec<MeterCharge>) -> Result<Arc<Compiled>, Fault> {
         let span = tracing::debug_span!("compile", nodes = graph.nodes.len());
         let _entered = span.enter();
         self.check_deadline()?;
         // Plugins are not trusted to have built it through the builder's checks alone.
         let cancel = self.cancel_token();
         let is_cancelled = || cancel.is_cancelled();
-        let interrupt = Interrupt::when(&is_cancelled);
+        let interrupt = InterruptCheck::from_condition(&is_cancelled);
         let verified = verify_interruptible(graph, &interrupt)?;
         let program = self.compile_program(&verified, &interrupt)?;
         let executable = self.backend.load_cancellable(Arc::new(program), &self.meter, cancel)?;
@@ -216,7 +216,7 @@ impl State {
     }
 
     /// In this process, or by a child where the graph is large and children compile.
-    fn compile_program(&self, graph: &VerifiedGraph, interrupt: &Interrupt<'_>) -> Result<Program, Fault> {
+    fn compile_program(&self, graph: &VerifiedGraph, interrupt: &InterruptCheck<'_>) -> Result<Program, Fault> {
         let children = match &self.compiler {
             Compiler::Children(children) if children.takes(graph) => children,
             Compiler::Children(_) | Compiler::InProcess => {
@@ -229,13 +229,17 @@ impl State {
     }
 
     /// Tensors matched to a graph's inputs by name, each exactly once.
-    fn matched(&self, graph: &CompiledGraph, tensors: &[(String, Resource<Tensor>)]) -> Result<Vec<Buffer>, Fault> {
+    fn matched(
+        &self,
+        graph: &CompiledGraph,
+        tensors: &[(String, Resource<Tensor>)],
+    ) -> Result<Vec<DeviceBuffer>, Fault> {
         let ports = graph.inputs();
         if let Some((name, _)) = tensors.iter().find(|(name, _)| !ports.iter().any(|port| port.name == *name)) {
             let known: Vec<&str> = ports.iter().map(|port| port.name.as_str()).collect();
             return Err(Fault::not_found(name, format!("the graph has no such input; it has {}", known.join(", "))));
         }
-        let buffer = |port: &Port| {
+        let buffer = |port: &GraphPort| {
             let mut named = tensors.iter().filter(|(name, _)| *name == port.name);
             let (Some((_, tensor)), None) = (named.next(), named.next()) else {
                 return Err(Fault::invalid_at(&port.name, "every input is given exactly once"));
@@ -254,7 +258,7 @@ impl State {
     pub(crate) fn named(
         &mut self,
         names: impl Iterator<Item = String>,
-        buffers: Vec<Buffer>,
+        buffers: Vec<DeviceBuffer>,
     ) -> Result<Vec<NamedTensor>, Fault> {
         let name = |(name, buffer)| Ok(NamedTensor { name, tensor: self.push(Tensor { buffer })? });
         names.zip(buffers).map(name).collect()

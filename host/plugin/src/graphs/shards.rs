@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use saggar_device::meter::Charge;
-use saggar_device::{Buffer, CancelToken, DeviceError};
+use saggar_device::meter::MeterCharge;
+use saggar_device::{CancelToken, DeviceBuffer, DeviceError};
 use saggar_store::checkpoint::VariableKind;
-use saggar_tensor::shards::{self, Output};
-use saggar_tensor::{Descriptor, Graph, NodeId, Port, verify};
+use saggar_tensor::micro_batches::{self, StepOutput};
+use saggar_tensor::{Descriptor, Graph, GraphPort, NodeId, verify};
 use wasmtime::component::Resource;
 
 use super::program::Compiled;
@@ -26,15 +26,15 @@ pub(crate) struct Update {
     /// Whether a shard's last input is its number.
     pub(crate) numbered: bool,
     /// What the whole step returns.
-    pub(super) ports: Vec<Port>,
+    pub(super) ports: Vec<GraphPort>,
     /// Where it is.
-    outputs: Vec<Output>,
+    outputs: Vec<StepOutput>,
 }
 
 impl Update {
     /// The mean that the step takes over its shards.
-    pub(crate) fn mean(&self, shard: &[Port]) -> Mean {
-        let section = |(at, port): (usize, &Port)| {
+    pub(crate) fn mean(&self, shard: &[GraphPort]) -> Mean {
+        let section = |(at, port): (usize, &GraphPort)| {
             let Descriptor { dtype, shape } = &port.descriptor;
             let section = if at < self.means { Section::Same(*dtype) } else { Section::Number(*dtype) };
             (section, shape.elements())
@@ -43,7 +43,7 @@ impl Update {
     }
 
     /// What the update is given.
-    pub(crate) fn inputs(&self) -> &[Port] {
+    pub(crate) fn inputs(&self) -> &[GraphPort] {
         &self.compiled.program().inputs
     }
 
@@ -53,19 +53,19 @@ impl Update {
     /// Whatever the device says; `Cancelled`.
     pub(crate) fn dispatch(
         &self,
-        means: &[Buffer],
-        variables: &[Buffer],
+        means: &[DeviceBuffer],
+        variables: &[DeviceBuffer],
         cancel: &CancelToken,
-    ) -> Result<Vec<Buffer>, DeviceError> {
+    ) -> Result<Vec<DeviceBuffer>, DeviceError> {
         self.compiled.dispatch(means, variables, cancel)
     }
 
     /// The step's outputs as numbers, of the means over the shards' own outputs and of the update's.
     pub(crate) fn numbers(&self, shards: &[Vec<f64>], update: &[Vec<f64>]) -> Vec<Vec<f64>> {
-        let numbers = |output: &Output| match *output {
+        let numbers = |output: &StepOutput| match *output {
             // The first of a shard's outputs are means that the update takes.
-            Output::Shards(at) => shards[at - self.means].clone(),
-            Output::Update(at) => update[at].clone(),
+            StepOutput::MicroBatches(at) => shards[at - self.means].clone(),
+            StepOutput::Update(at) => update[at].clone(),
         };
         self.outputs.iter().map(numbers).collect()
     }
@@ -91,7 +91,7 @@ impl State {
         if self.shards().count > 1 {
             self.edit(graph, |builder| {
                 let (graph, means) = (&mut builder.graph, &mut builder.means);
-                Ok(shards::average(graph, means, loss, wrt, &mut gradients)?)
+                Ok(micro_batches::average_gradients(graph, means, loss, wrt, &mut gradients)?)
             })?;
         }
         Ok(gradients)
@@ -103,22 +103,24 @@ impl State {
         graph: Graph,
         means: &[NodeId],
         variables: Vec<Variable>,
-        charges: Vec<Charge>,
+        charges: Vec<MeterCharge>,
     ) -> Result<CompiledGraph, Fault> {
         let whole = verify(graph)?;
-        let port =
-            |(name, node): &(String, NodeId)| Port { name: name.clone(), descriptor: whole.descriptor(*node).clone() };
+        let port = |(name, node): &(String, NodeId)| GraphPort {
+            name: name.clone(),
+            descriptor: whole.descriptor(*node).clone(),
+        };
         let ports = whole.outputs.iter().map(port).collect();
         let statistic = |variable: u32| variables[variable as usize].kind() == VariableKind::Statistic;
-        let step = shards::cut(&whole, means, &statistic)?;
+        let step = micro_batches::split_step(&whole, means, &statistic)?;
         let update = Update {
             compiled: self.load(step.update, Vec::new())?,
             means: step.means,
-            numbered: step.numbered,
+            numbered: step.takes_number,
             ports,
             outputs: step.outputs,
         };
-        let compiled = self.load(step.shard, charges)?;
+        let compiled = self.load(step.micro_batch, charges)?;
         Ok(CompiledGraph { compiled, variables: variables.into(), update: Some(Arc::new(update)) })
     }
 }

@@ -1,6 +1,6 @@
 //! Batches: checked against the signature, cut and padded to the sizes a model has graphs for, and put together again.
 
-use saggar_device::Buffer;
+use saggar_device::DeviceBuffer;
 use saggar_tensor::limits::NAME_BYTES_MAX;
 
 use super::{ModelPort, NamedBytes, Signature};
@@ -112,9 +112,9 @@ pub(super) fn first(signature: &Signature, size: usize) -> Result<Vec<NamedBytes
 /// `BadOutput`.
 pub(super) fn check(
     signature: &Signature,
-    given: Vec<(String, Buffer)>,
+    given: Vec<(String, DeviceBuffer)>,
     size: usize,
-) -> Result<Vec<(String, Buffer)>, PluginError> {
+) -> Result<Vec<(String, DeviceBuffer)>, PluginError> {
     if given.len() != signature.outputs.len() {
         let name =
             given.first().map_or("none", |(name, _)| &name[..name.floor_char_boundary(NAME_BYTES_MAX)]).to_owned();
@@ -125,7 +125,7 @@ pub(super) fn check(
             given: format!("{given} outputs"),
         });
     }
-    let mut given: Vec<Option<(String, Buffer)>> = given.into_iter().map(Some).collect();
+    let mut given: Vec<Option<(String, DeviceBuffer)>> = given.into_iter().map(Some).collect();
     let output = |port: &ModelPort| {
         let expected = if signature.batch_sizes.is_empty() { port.item.clone() } else { port.batch(size)? };
         let found = given.iter_mut().find(|given| given.as_ref().is_some_and(|(name, _)| *name == port.name));

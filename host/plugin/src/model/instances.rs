@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use saggar_device::{Backend, Buffer, CancelToken, Meter};
+use saggar_device::{Backend, CancelToken, DeviceBuffer, Meter};
 use wasmtime::Store;
 use wasmtime::component::ResourceAny;
 
@@ -126,9 +126,9 @@ impl Instance {
     /// One batch, of a size that the plugin has a graph for. Pieces go ahead through the reply.
     pub(super) fn predict(
         &mut self,
-        inputs: Vec<(String, Buffer)>,
+        inputs: Vec<(String, DeviceBuffer)>,
         terms: Terms,
-    ) -> Result<Vec<(String, Buffer)>, PluginError> {
+    ) -> Result<Vec<(String, DeviceBuffer)>, PluginError> {
         let span = tracing::debug_span!("predict");
         let _entered = span.enter();
         let Terms { weights, left, cancel, reply } = terms;
@@ -156,17 +156,17 @@ impl Instance {
         self.take_back(outputs).map_err(|fault| fault_error(&mut self.store, fault))
     }
 
-    fn lend(&mut self, inputs: Vec<(String, Buffer)>) -> Result<Vec<NamedTensor>, Fault> {
+    fn lend(&mut self, inputs: Vec<(String, DeviceBuffer)>) -> Result<Vec<NamedTensor>, Fault> {
         let state = self.store.data_mut();
         let lend = |(name, buffer)| Ok(NamedTensor { name, tensor: state.push(Tensor { buffer })? });
         inputs.into_iter().map(lend).collect()
     }
 
     /// All handles are taken back before anything else is done: an error must not leave some of them in the table.
-    fn take_back(&mut self, outputs: Vec<NamedTensor>) -> Result<Vec<(String, Buffer)>, Fault> {
+    fn take_back(&mut self, outputs: Vec<NamedTensor>) -> Result<Vec<(String, DeviceBuffer)>, Fault> {
         let state = self.store.data_mut();
         let take = |NamedTensor { name, tensor }| Ok((name, state.table.delete(tensor)?.buffer));
-        let taken: Vec<Result<(String, Buffer), Fault>> = outputs.into_iter().map(take).collect();
+        let taken: Vec<Result<(String, DeviceBuffer), Fault>> = outputs.into_iter().map(take).collect();
         taken.into_iter().collect()
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use saggar_device::Buffer;
+use saggar_device::DeviceBuffer;
 use saggar_plugin::{LoadedModel, ModelPort, NamedBytes, PluginError, Signature, Terms, model};
 
 use super::predictor::Predictor;
@@ -152,7 +152,7 @@ impl EnsembleModel {
         until: Instant,
     ) -> Result<Vec<NamedBytes>, PluginError> {
         let Some(first) = models.first() else { return Ok(Vec::new()) };
-        let mut wires: BTreeMap<String, Buffer> = first.upload(part, until, terms)?.into_iter().collect();
+        let mut wires: BTreeMap<String, DeviceBuffer> = first.upload(part, until, terms)?.into_iter().collect();
         for (step, model) in self.steps.iter().zip(models) {
             let ports = step.signature.inputs.iter().zip(&step.inputs);
             let inputs = ports.filter_map(|(port, wire)| Some((port.name.clone(), wires.get(wire)?.clone()))).collect();

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use saggar_device::Renewable;
+use saggar_device::RecoverableDevice;
 use saggar_plugin::{Host, Import, PluginError};
 use saggar_store::clock::Clock;
 use saggar_store::digest::Digest;
@@ -100,7 +100,7 @@ pub struct OnnxImporter {
     /// Compiles and runs it, or has a child do so.
     pub host: Host,
     /// Where it runs, unless a child runs it.
-    pub device: Arc<Renewable>,
+    pub device: Arc<RecoverableDevice>,
     /// Where versions go.
     pub models: Models,
     /// Where the component may be; the first that is there counts.

@@ -51,7 +51,7 @@ impl Account {
             told
         };
         let meter = &self.meter;
-        let (bytes, busy) = (meter.bytes(), meter.busy());
+        let (bytes, busy) = (meter.bytes(), meter.busy_time());
         let (dispatches, submissions) = (meter.dispatches(), meter.submissions());
         let (written_bytes, read_bytes) = (meter.written_bytes(), meter.read_bytes());
         let families = &metrics.families;

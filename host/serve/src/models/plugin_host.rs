@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use saggar_device::{Meter, Renewable};
+use saggar_device::{Meter, RecoverableDevice};
 use saggar_metrics::Metrics;
 use saggar_plugin::{
     Host, LoadedModel, ModelLimits, ModelParts, NamedBytes, Plugin, PluginError, Purpose, Signature, Started, Terms,
@@ -20,7 +20,7 @@ use crate::predict::decode::Tensor;
 #[derive(Debug)]
 pub struct PluginHost {
     host: Host,
-    device: Arc<Renewable>,
+    device: Arc<RecoverableDevice>,
     /// Device memory of one version.
     device_bytes_max: u64,
     /// How long a version may take to load.
@@ -45,7 +45,7 @@ impl PluginHost {
     /// that never ends must not keep others of its model waiting.
     pub fn new(
         host: Host,
-        device: Arc<Renewable>,
+        device: Arc<RecoverableDevice>,
         device_bytes_max: u64,
         load_time: Duration,
         metrics: Arc<Metrics>,
@@ -154,12 +154,12 @@ impl ModelHost for PluginHost {
     }
 
     fn lost(&self) -> Option<(String, String)> {
-        let error = self.device.lost()?;
+        let error = self.device.lost_error()?;
         Some((self.device.current().info().name.clone(), error.to_string()))
     }
 
     fn renew(&self) -> Result<(), LoadError> {
-        self.device.renew().map_err(|error| LoadError::Plugin(error.into()))?;
+        self.device.reopen().map_err(|error| LoadError::Plugin(error.into()))?;
         // What is up has its programs on the lost device.
         self.up().clear();
         Ok(())

@@ -11,7 +11,7 @@ use axum::Router;
 use axum::body::{Body, Bytes, to_bytes};
 use axum::http::{Request, StatusCode};
 use axum::response::Response;
-use saggar_device::meter::Charge;
+use saggar_device::meter::MeterCharge;
 use saggar_device::{DeviceInfo, Meter};
 use saggar_jobs::{JobError, Jobs, Launcher, Layout};
 use saggar_metrics::Metrics;
@@ -419,7 +419,7 @@ fn signature() -> Signature {
 /// Answers the sum of the pixels and the mark of its weights.
 #[derive(Debug)]
 struct Echo {
-    _charge: Charge,
+    _charge: MeterCharge,
     mark: i32,
     calls_driver: bool,
     signature: Signature,

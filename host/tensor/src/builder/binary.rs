@@ -3,7 +3,7 @@
 use super::GraphBuilder;
 use crate::error::GraphError;
 use crate::graph::NodeId;
-use crate::op::{Binary, Op};
+use crate::op::{BinaryOp, Op};
 use crate::{Descriptor, Shape};
 
 macro_rules! binary {
@@ -24,31 +24,31 @@ macro_rules! binary {
 
 binary! {
     /// `a + b`.
-    add => Binary::Add;
+    add => BinaryOp::Add;
     /// `a - b`.
-    sub => Binary::Sub;
+    sub => BinaryOp::Sub;
     /// `a * b`.
-    mul => Binary::Mul;
+    mul => BinaryOp::Mul;
     /// `a / b`; integers truncate toward zero, and division by zero gives 0.
-    div => Binary::Div;
+    div => BinaryOp::Div;
     /// `a` to the power `b`. Float.
-    pow => Binary::Pow;
+    pow => BinaryOp::Pow;
     /// The larger; NaN if either is NaN.
-    max => Binary::Max;
+    max => BinaryOp::Max;
     /// The smaller; NaN if either is NaN.
-    min => Binary::Min;
+    min => BinaryOp::Min;
     /// 1 where `a` equals `b`. Result `uint8`.
-    equal => Binary::Equal;
+    equal => BinaryOp::Equal;
     /// 1 where `a < b`. Result `uint8`.
-    less => Binary::Less;
+    less => BinaryOp::Less;
     /// 1 where `a <= b`. Result `uint8`.
-    less_or_equal => Binary::LessOrEqual;
+    less_or_equal => BinaryOp::LessOrEqual;
     /// 1 where both are non-zero. `uint8`.
-    logical_and => Binary::LogicalAnd;
+    logical_and => BinaryOp::LogicalAnd;
     /// 1 where either is non-zero. `uint8`.
-    logical_or => Binary::LogicalOr;
+    logical_or => BinaryOp::LogicalOr;
     /// 1 where exactly one is non-zero. `uint8`.
-    logical_xor => Binary::LogicalXor;
+    logical_xor => BinaryOp::LogicalXor;
 }
 
 impl GraphBuilder {
@@ -56,7 +56,7 @@ impl GraphBuilder {
     ///
     /// # Errors
     /// `DTypesDiffer`; `Broadcast`; `DType`; `UnknownNode`; `TooManyNodes`.
-    pub fn binary(&mut self, op: Binary, a: NodeId, b: NodeId) -> Result<NodeId, GraphError> {
+    pub fn binary(&mut self, op: BinaryOp, a: NodeId, b: NodeId) -> Result<NodeId, GraphError> {
         let (a, b) = self.broadcast_pair(op.name(), a, b)?;
         self.add_node(Op::Binary(op), &[a, b])
     }
@@ -67,7 +67,7 @@ impl GraphBuilder {
     /// `DTypesDiffer`; `Broadcast`; `UnknownNode`; `TooManyNodes`.
     pub fn not_equal(&mut self, a: NodeId, b: NodeId) -> Result<NodeId, GraphError> {
         let (a, b) = self.broadcast_pair("not-equal", a, b)?;
-        let equal = self.add_node(Op::Binary(Binary::Equal), &[a, b])?;
+        let equal = self.add_node(Op::Binary(BinaryOp::Equal), &[a, b])?;
         self.logical_not(equal)
     }
 
@@ -77,7 +77,7 @@ impl GraphBuilder {
     /// `DTypesDiffer`; `Broadcast`; `UnknownNode`; `TooManyNodes`.
     pub fn greater(&mut self, a: NodeId, b: NodeId) -> Result<NodeId, GraphError> {
         let (a, b) = self.broadcast_pair("greater", a, b)?;
-        self.add_node(Op::Binary(Binary::Less), &[b, a])
+        self.add_node(Op::Binary(BinaryOp::Less), &[b, a])
     }
 
     /// 1 where `a >= b`. Result `uint8`.
@@ -86,7 +86,7 @@ impl GraphBuilder {
     /// `DTypesDiffer`; `Broadcast`; `UnknownNode`; `TooManyNodes`.
     pub fn greater_or_equal(&mut self, a: NodeId, b: NodeId) -> Result<NodeId, GraphError> {
         let (a, b) = self.broadcast_pair("greater-or-equal", a, b)?;
-        self.add_node(Op::Binary(Binary::LessOrEqual), &[b, a])
+        self.add_node(Op::Binary(BinaryOp::LessOrEqual), &[b, a])
     }
 
     /// `condition ? a : b` (WebNN: `where`); all three broadcast. `condition` is `uint8`.
@@ -97,7 +97,7 @@ impl GraphBuilder {
         let op = Op::Select.name();
         let values = self.common_descriptor(op, a, b)?;
         let shape = common_shape(op, self.descriptor_of(condition)?, &values)
-            .map_err(|error| self.labelled(error, &[condition, a, b]))?;
+            .map_err(|error| self.error_with_labels(error, &[condition, a, b]))?;
         let condition = self.broadcast_to(condition, shape.clone())?;
         let a = self.broadcast_to(a, shape.clone())?;
         let b = self.broadcast_to(b, shape)?;
@@ -118,7 +118,7 @@ impl GraphBuilder {
         } else {
             Err(GraphError::DTypesDiffer { op, lhs: lhs.clone(), rhs: rhs.clone() })
         };
-        let shape = common.map_err(|error| self.labelled(error, &[a, b]))?;
+        let shape = common.map_err(|error| self.error_with_labels(error, &[a, b]))?;
         Ok(Descriptor::new(lhs.dtype, shape))
     }
 }

@@ -4,7 +4,7 @@ use super::GraphBuilder;
 use super::binary::common_shape;
 use crate::error::GraphError;
 use crate::graph::NodeId;
-use crate::op::{Contract, Op};
+use crate::op::{ContractOp, Op};
 use crate::{Descriptor, Shape};
 
 impl GraphBuilder {
@@ -15,11 +15,11 @@ impl GraphBuilder {
     /// # Errors
     /// `Rank` below 2; `DType`; `DTypesDiffer`; `Broadcast`; `Dimension`; `UnknownNode`; `TooManyNodes`.
     pub fn matmul(&mut self, a: NodeId, b: NodeId) -> Result<NodeId, GraphError> {
-        let op = Contract::MatMul { transpose_a: false, transpose_b: false };
+        let op = ContractOp::MatMul { transpose_a: false, transpose_b: false };
         let (lhs, rhs) = (self.descriptor_of(a)?.clone(), self.descriptor_of(b)?.clone());
-        check(op.name(), &lhs, &rhs).map_err(|error| self.labelled(error, &[a, b]))?;
-        let (batch_a, [m, k]) = split(&lhs.shape);
-        let (batch_b, [_, n]) = split(&rhs.shape);
+        check_matmul(op.name(), &lhs, &rhs).map_err(|error| self.error_with_labels(error, &[a, b]))?;
+        let (batch_a, [m, k]) = split_batch_dims(&lhs.shape);
+        let (batch_b, [_, n]) = split_batch_dims(&rhs.shape);
         if batch_b.iter().all(|&dim| dim == 1) && batch_a.len() >= batch_b.len() {
             // One matrix for the whole batch: a single tall product, faster on every device than many small ones.
             let rows = batch_a.iter().product::<usize>() * m;
@@ -28,7 +28,8 @@ impl GraphBuilder {
             let product = self.add_node(Op::Contract(op), &[flat_a, flat_b])?;
             return self.reshape(product, &[batch_a, &[m, n]].concat());
         }
-        let batch = batch(op.name(), &lhs, &rhs).map_err(|error| self.labelled(error, &[a, b]))?;
+        let batch =
+            broadcast_batch_dims(op.name(), &lhs, &rhs).map_err(|error| self.error_with_labels(error, &[a, b]))?;
         let a = self.broadcast_to(a, Shape::new([&batch[..], &[m, k]].concat())?)?;
         let b = self.broadcast_to(b, Shape::new([&batch[..], &[k, n]].concat())?)?;
         self.add_node(Op::Contract(op), &[a, b])
@@ -36,7 +37,7 @@ impl GraphBuilder {
 }
 
 /// What the movements before the product would report less clearly, or not at all.
-fn check(op: &'static str, lhs: &Descriptor, rhs: &Descriptor) -> Result<(), GraphError> {
+fn check_matmul(op: &'static str, lhs: &Descriptor, rhs: &Descriptor) -> Result<(), GraphError> {
     for (operand, descriptor) in [("a", lhs), ("b", rhs)] {
         if descriptor.shape.rank() < 2 {
             let got = descriptor.clone();
@@ -46,24 +47,24 @@ fn check(op: &'static str, lhs: &Descriptor, rhs: &Descriptor) -> Result<(), Gra
     if lhs.dtype != rhs.dtype {
         return Err(GraphError::DTypesDiffer { op, lhs: lhs.clone(), rhs: rhs.clone() });
     }
-    let (_, [_, k]) = split(&lhs.shape);
+    let (_, [_, k]) = split_batch_dims(&lhs.shape);
     let axis = rhs.shape.rank() - 2;
     if rhs.shape[axis] != k {
         return Err(GraphError::Dimension { op, operand: "b", axis, expected: k, got: rhs.clone() });
     }
-    batch(op, lhs, rhs).map(|_| ())
+    broadcast_batch_dims(op, lhs, rhs).map(|_| ())
 }
 
 /// Batch dimensions, and the last two.
-fn split(shape: &Shape) -> (&[usize], [usize; 2]) {
+fn split_batch_dims(shape: &Shape) -> (&[usize], [usize; 2]) {
     let (batch, matrix) = shape.split_at(shape.rank() - 2);
     (batch, [matrix[0], matrix[1]])
 }
 
 /// The batch dimensions both broadcast to.
-fn batch(op: &'static str, lhs: &Descriptor, rhs: &Descriptor) -> Result<Shape, GraphError> {
+fn broadcast_batch_dims(op: &'static str, lhs: &Descriptor, rhs: &Descriptor) -> Result<Shape, GraphError> {
     let of = |descriptor: &Descriptor| -> Result<Descriptor, GraphError> {
-        Ok(Descriptor::new(descriptor.dtype, Shape::new(split(&descriptor.shape).0)?))
+        Ok(Descriptor::new(descriptor.dtype, Shape::new(split_batch_dims(&descriptor.shape).0)?))
     };
     common_shape(op, &of(lhs)?, &of(rhs)?).map_err(|error| {
         if let GraphError::Broadcast { .. } = error {

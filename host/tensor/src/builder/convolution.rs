@@ -3,7 +3,7 @@
 use super::GraphBuilder;
 use crate::error::GraphError;
 use crate::graph::NodeId;
-use crate::op::{Conv2d, Convolution, Op, Pool, Pool2d};
+use crate::op::{Conv2d, ConvolutionOp, Op, Pool2d, PoolKind};
 
 impl GraphBuilder {
     /// Cross-correlation: `x [n, c, h, w]`, `filter [o, c/groups, kh, kw]` -> `[n, o, oh, ow]`. Float.
@@ -12,14 +12,14 @@ impl GraphBuilder {
     /// `DType`; `DTypesDiffer`; `Rank`; `Dimension`; `Groups`; `AttributeRange`; `WindowTooLarge`; `TooManyElements`;
     /// `UnknownOperand`; `TooManyNodes`.
     pub fn conv2d(&mut self, x: NodeId, filter: NodeId, conv: Conv2d) -> Result<NodeId, GraphError> {
-        self.add_node(Op::Convolution(Convolution::Conv2d(conv)), &[x, filter])
+        self.add_node(Op::Convolution(ConvolutionOp::Conv2d(conv)), &[x, filter])
     }
 
     /// Largest or sum of each window: `[n, c, h, w]` -> `[n, c, oh, ow]`. Float.
     ///
     /// # Errors
     /// `DType`; `Rank`; `AttributeRange`; `WindowTooLarge`; `UnknownOperand`; `TooManyNodes`.
-    pub fn pool2d(&mut self, x: NodeId, kind: Pool, pool: Pool2d) -> Result<NodeId, GraphError> {
-        self.add_node(Op::Convolution(Convolution::Pool2d { kind, pool }), &[x])
+    pub fn pool2d(&mut self, x: NodeId, kind: PoolKind, pool: Pool2d) -> Result<NodeId, GraphError> {
+        self.add_node(Op::Convolution(ConvolutionOp::Pool2d { kind, pool }), &[x])
     }
 }

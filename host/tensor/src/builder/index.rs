@@ -3,7 +3,7 @@
 use super::GraphBuilder;
 use crate::error::GraphError;
 use crate::graph::NodeId;
-use crate::op::{Combine, Index, Op};
+use crate::op::{IndexOp, Op, ScatterCombine};
 
 impl GraphBuilder {
     /// `x [a.., d, b..]` at `indices [i..]` along `axis` -> `[a.., i.., b..]`. Negative indices count from the end; the
@@ -13,7 +13,7 @@ impl GraphBuilder {
     /// `DType` of the indices; `AxisOutOfRange`; `AxisEmpty`; `RankTooLarge`; `TooManyElements`; `UnknownOperand`;
     /// `TooManyNodes`.
     pub fn gather(&mut self, x: NodeId, indices: NodeId, axis: usize) -> Result<NodeId, GraphError> {
-        self.add_node(Op::Index(Index::Gather { axis }), &[x, indices])
+        self.add_node(Op::Index(IndexOp::Gather { axis }), &[x, indices])
     }
 
     /// Zeros `[a.., size, b..]` plus every one of `updates [a.., i.., b..]` at its index along `axis`.
@@ -28,7 +28,7 @@ impl GraphBuilder {
         axis: usize,
         size: usize,
     ) -> Result<NodeId, GraphError> {
-        self.add_node(Op::Index(Index::ScatterAdd { axis, size }), &[indices, updates])
+        self.add_node(Op::Index(IndexOp::ScatterAdd { axis, size }), &[indices, updates])
     }
 
     /// `x [a.., d, b..]` with each of `updates [a.., i.., b..]` combined into its place along `axis`, in the order of
@@ -43,8 +43,8 @@ impl GraphBuilder {
         indices: NodeId,
         updates: NodeId,
         axis: usize,
-        combine: Combine,
+        combine: ScatterCombine,
     ) -> Result<NodeId, GraphError> {
-        self.add_node(Op::Index(Index::Scatter { axis, combine }), &[x, indices, updates])
+        self.add_node(Op::Index(IndexOp::Scatter { axis, combine }), &[x, indices, updates])
     }
 }

@@ -4,8 +4,8 @@ use super::GraphBuilder;
 use crate::Shape;
 use crate::error::GraphError;
 use crate::graph::NodeId;
-use crate::infer::coerce;
-use crate::op::{Movement, Op, Scalar};
+use crate::infer::coerce_scalar;
+use crate::op::{MovementOp, Op, Scalar};
 
 impl GraphBuilder {
     /// The same elements in row-major order under another shape of the same size.
@@ -16,7 +16,7 @@ impl GraphBuilder {
         if self.descriptor_of(x)?.shape.dims() == dims {
             return Ok(x);
         }
-        self.add_node(Op::Movement(Movement::Reshape(Shape::new(dims)?)), &[x])
+        self.add_node(Op::Movement(MovementOp::Reshape(Shape::new(dims)?)), &[x])
     }
 
     /// Repeated to `to` as numpy does (WebNN: `expand`): aligned at the last axis, axes of size 1 repeated.
@@ -30,19 +30,19 @@ impl GraphBuilder {
         }
         let Some(missing) = to.rank().checked_sub(from.shape.rank()) else {
             let error = GraphError::BroadcastTo { op: "expand", from: from.clone(), to };
-            return Err(self.labelled(error, &[x]));
+            return Err(self.error_with_labels(error, &[x]));
         };
         // Checked before the reshape is added, and reported with the operand's own shape.
         if from.shape.iter().zip(&to[missing..]).any(|(&from, &to)| from != 1 && from != to) {
             let error = GraphError::BroadcastTo { op: "expand", from: from.clone(), to };
-            return Err(self.labelled(error, &[x]));
+            return Err(self.error_with_labels(error, &[x]));
         }
         let aligned = [&vec![1; missing][..], &from.shape[..]].concat();
         let aligned = self.reshape(x, &aligned)?;
         if self.descriptor(aligned).shape == to {
             return Ok(aligned);
         }
-        self.add_node(Op::Movement(Movement::Broadcast(to)), &[aligned])
+        self.add_node(Op::Movement(MovementOp::Broadcast(to)), &[aligned])
     }
 
     /// Axes in another order: result axis `i` is operand axis `permutation[i]`.
@@ -54,7 +54,7 @@ impl GraphBuilder {
         if permutation.iter().copied().eq(0..rank) {
             return Ok(x);
         }
-        self.add_node(Op::Movement(Movement::Transpose(permutation.to_vec())), &[x])
+        self.add_node(Op::Movement(MovementOp::Transpose(permutation.to_vec())), &[x])
     }
 
     /// Along each axis `i`: `sizes[i]` elements from `starts[i]`, every `strides[i]`-th. `sizes` count results, not the
@@ -70,7 +70,7 @@ impl GraphBuilder {
         strides: &[usize],
     ) -> Result<NodeId, GraphError> {
         let (starts, sizes, strides) = (starts.to_vec(), sizes.to_vec(), strides.to_vec());
-        self.add_node(Op::Movement(Movement::Slice { starts, sizes, strides }), &[x])
+        self.add_node(Op::Movement(MovementOp::Slice { starts, sizes, strides }), &[x])
     }
 
     /// Elements `start .. start + size` along `axis`, everything along the others.
@@ -82,7 +82,7 @@ impl GraphBuilder {
         let mut sizes = from.shape.to_vec();
         if axis >= sizes.len() {
             let error = GraphError::AxisOutOfRange { op: "slice", axis, got: from.clone() };
-            return Err(self.labelled(error, &[x]));
+            return Err(self.error_with_labels(error, &[x]));
         }
         let mut starts = vec![0; sizes.len()];
         starts[axis] = start;
@@ -98,7 +98,7 @@ impl GraphBuilder {
     pub fn reverse(&mut self, x: NodeId, axes: &[usize]) -> Result<NodeId, GraphError> {
         let mut axes = axes.to_vec();
         axes.sort_unstable();
-        self.add_node(Op::Movement(Movement::Reverse(axes)), &[x])
+        self.add_node(Op::Movement(MovementOp::Reverse(axes)), &[x])
     }
 
     /// `low[i]` and `high[i]` places of `value` before and after along each axis `i`.
@@ -106,8 +106,8 @@ impl GraphBuilder {
     /// # Errors
     /// `AttributeCount`; `ScalarRange`; `TooManyElements`; `UnknownNode`; `TooManyNodes`.
     pub fn pad(&mut self, x: NodeId, low: &[usize], high: &[usize], value: Scalar) -> Result<NodeId, GraphError> {
-        let value = coerce("pad", value, self.descriptor_of(x)?.dtype)?;
-        self.add_node(Op::Movement(Movement::Pad { low: low.to_vec(), high: high.to_vec(), value }), &[x])
+        let value = coerce_scalar("pad", value, self.descriptor_of(x)?.dtype)?;
+        self.add_node(Op::Movement(MovementOp::Pad { low: low.to_vec(), high: high.to_vec(), value }), &[x])
     }
 
     /// Operands joined along `axis`; their other dimensions are equal.
@@ -115,6 +115,6 @@ impl GraphBuilder {
     /// # Errors
     /// `OperandCount`; `AxisOutOfRange`; `DTypesDiffer`; `ShapesDiffer`; `TooManyElements`; `TooManyNodes`.
     pub fn concat(&mut self, inputs: &[NodeId], axis: usize) -> Result<NodeId, GraphError> {
-        self.add_node(Op::Movement(Movement::Concat { axis }), inputs)
+        self.add_node(Op::Movement(MovementOp::Concat { axis }), inputs)
     }
 }

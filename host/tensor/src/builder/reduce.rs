@@ -3,7 +3,7 @@
 use super::GraphBuilder;
 use crate::error::GraphError;
 use crate::graph::NodeId;
-use crate::op::{Op, Reduce, ReduceKind};
+use crate::op::{Op, ReduceKind, ReduceOp};
 
 impl GraphBuilder {
     /// Sum over `axes` (any order, distinct). Of nothing: 0.
@@ -47,7 +47,7 @@ impl GraphBuilder {
     pub fn reduce(&mut self, kind: ReduceKind, x: NodeId, axes: &[usize], keep: bool) -> Result<NodeId, GraphError> {
         let mut axes = axes.to_vec();
         axes.sort_unstable();
-        let folded = self.add_node(Op::Reduce(Reduce::Fold { kind, axes: axes.clone() }), &[x])?;
+        let folded = self.add_node(Op::Reduce(ReduceOp::Fold { kind, axes: axes.clone() }), &[x])?;
         if keep { Ok(folded) } else { self.drop_axes(folded, &axes) }
     }
 
@@ -56,7 +56,7 @@ impl GraphBuilder {
     /// # Errors
     /// `AxisOutOfRange`; `AxisEmpty`; `UnknownNode`; `TooManyNodes`.
     pub fn arg_max(&mut self, x: NodeId, axis: usize, keep: bool) -> Result<NodeId, GraphError> {
-        let index = self.add_node(Op::Reduce(Reduce::ArgMax { axis }), &[x])?;
+        let index = self.add_node(Op::Reduce(ReduceOp::ArgMax { axis }), &[x])?;
         if keep { Ok(index) } else { self.drop_axes(index, &[axis]) }
     }
 
@@ -65,7 +65,7 @@ impl GraphBuilder {
     /// # Errors
     /// `AxisOutOfRange`; `AxisEmpty`; `UnknownNode`; `TooManyNodes`.
     pub fn arg_min(&mut self, x: NodeId, axis: usize, keep: bool) -> Result<NodeId, GraphError> {
-        let index = self.add_node(Op::Reduce(Reduce::ArgMin { axis }), &[x])?;
+        let index = self.add_node(Op::Reduce(ReduceOp::ArgMin { axis }), &[x])?;
         if keep { Ok(index) } else { self.drop_axes(index, &[axis]) }
     }
 

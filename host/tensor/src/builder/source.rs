@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use super::{GraphBuilder, check_name};
 use crate::error::{GraphError, NameKind};
-use crate::graph::{NodeId, Port};
-use crate::infer::coerce;
+use crate::graph::{GraphPort, NodeId};
+use crate::infer::coerce_scalar;
 use crate::limits::{GRAPH_CONSTANT_BYTES_MAX, GRAPH_NODES_MAX};
-use crate::op::{Distribution, Op, Scalar, Source};
+use crate::op::{Op, RandomDistribution, Scalar, SourceOp};
 use crate::{DType, Descriptor, Shape};
 
 impl GraphBuilder {
@@ -21,8 +21,8 @@ impl GraphBuilder {
             return Err(GraphError::NameTaken { kind: NameKind::Input, name: name.to_owned() });
         }
         let number = self.graph.inputs.len() as u32;
-        let id = self.push(Op::Source(Source::Input(number)), &[], Some(descriptor.clone()))?;
-        self.graph.inputs.push(Port { name: name.to_owned(), descriptor });
+        let id = self.push(Op::Source(SourceOp::Input(number)), &[], Some(descriptor.clone()))?;
+        self.graph.inputs.push(GraphPort { name: name.to_owned(), descriptor });
         self.input_names.insert(name.to_owned());
         Ok(id)
     }
@@ -42,8 +42,8 @@ impl GraphBuilder {
             return Err(GraphError::VariableRedeclared { name, declared, got: descriptor });
         }
         let number = self.graph.variables.len() as u32;
-        let id = self.push(Op::Source(Source::Variable(number)), &[], Some(descriptor.clone()))?;
-        self.graph.variables.push(Port { name: name.to_owned(), descriptor });
+        let id = self.push(Op::Source(SourceOp::Variable(number)), &[], Some(descriptor.clone()))?;
+        self.graph.variables.push(GraphPort { name: name.to_owned(), descriptor });
         self.variables.insert(name.to_owned(), id);
         Ok(id)
     }
@@ -62,7 +62,7 @@ impl GraphBuilder {
             return Err(GraphError::TooManyConstantBytes { bytes: total });
         }
         let number = self.graph.constants.len() as u32;
-        let id = self.push(Op::Source(Source::Constant(number)), &[], Some(descriptor))?;
+        let id = self.push(Op::Source(SourceOp::Constant(number)), &[], Some(descriptor))?;
         self.graph.constants.push(bytes);
         self.constant_bytes = total;
         Ok(id)
@@ -73,8 +73,8 @@ impl GraphBuilder {
     /// # Errors
     /// `ScalarRange` where an integer type cannot hold it; `TooManyNodes`.
     pub fn fill(&mut self, descriptor: Descriptor, value: Scalar) -> Result<NodeId, GraphError> {
-        let value = coerce("fill", value, descriptor.dtype)?;
-        self.push(Op::Source(Source::Fill(value)), &[], Some(descriptor))
+        let value = coerce_scalar("fill", value, descriptor.dtype)?;
+        self.push(Op::Source(SourceOp::Fill(value)), &[], Some(descriptor))
     }
 
     /// `value` as a tensor without dimensions; binary operators broadcast it.
@@ -90,10 +90,10 @@ impl GraphBuilder {
     /// # Errors
     /// `AxisOutOfRange`; `ScalarRange` where an integer type cannot hold the last coordinate; `TooManyNodes`.
     pub fn iota(&mut self, descriptor: Descriptor, axis: usize) -> Result<NodeId, GraphError> {
-        self.push(Op::Source(Source::Iota { axis }), &[], Some(descriptor))
+        self.push(Op::Source(SourceOp::Iota { axis }), &[], Some(descriptor))
     }
 
-    /// Random numbers that depend on `key` (`uint32[4]`), `stream` and the place alone; see [`Source::Random`].
+    /// Random numbers that depend on `key` (`uint32[4]`), `stream` and the place alone; see [`SourceOp::CaseRng`].
     ///
     /// DType: `uint32` for bits, `float32` in `[0, 1)` for uniform numbers.
     ///
@@ -104,13 +104,13 @@ impl GraphBuilder {
         shape: Shape,
         key: NodeId,
         stream: u32,
-        distribution: Distribution,
+        distribution: RandomDistribution,
     ) -> Result<NodeId, GraphError> {
         let dtype = match distribution {
-            Distribution::Bits => DType::U32,
-            Distribution::Uniform => DType::F32,
+            RandomDistribution::Bits => DType::U32,
+            RandomDistribution::Uniform => DType::F32,
         };
-        let op = Op::Source(Source::Random { stream, distribution });
+        let op = Op::Source(SourceOp::Random { stream, distribution });
         self.push(op, &[key], Some(Descriptor::new(dtype, shape)))
     }
 }

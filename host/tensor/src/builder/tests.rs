@@ -4,7 +4,7 @@ use expect_test::{Expect, expect};
 
 use super::GraphBuilder;
 use crate::limits::{GRAPH_CONSTANT_BYTES_MAX, GRAPH_NODES_MAX, GRAPH_OUTPUTS_MAX};
-use crate::op::{Conv2d, Distribution, Op, Pool, Pool2d, Scalar, Source, Unary};
+use crate::op::{Conv2d, Op, Pool2d, PoolKind, RandomDistribution, Scalar, SourceOp, UnaryOp};
 use crate::{DType, Descriptor, GraphError, NodeId, Shape, text, verify};
 
 /// Builds with inputs of these descriptors; shows the nodes after them, or the error.
@@ -90,7 +90,7 @@ fn element_wise_operators_broadcast() {
 }
 
 #[test]
-fn selection_broadcasts_all_three() {
+fn select_broadcasts_all_three_operands() {
     check(
         &["uint8[3]", "float32[2, 1]", "float32[]"],
         |g, x| g.select(x[0], x[1], x[2]),
@@ -123,7 +123,7 @@ fn selection_broadcasts_all_three() {
 }
 
 #[test]
-fn labels_are_in_errors() {
+fn errors_contain_the_labels_of_operands() {
     let labelled = |g: &mut GraphBuilder, x: &[NodeId]| {
         g.label(x[0], "hidden")?;
         g.label(x[1], "bias")?;
@@ -177,7 +177,7 @@ fn reductions_keep_or_drop_axes() {
 }
 
 #[test]
-fn movements_that_change_nothing_vanish() {
+fn identity_movements_add_no_node() {
     let still = |g: &mut GraphBuilder, x: &[NodeId]| {
         let y = g.reshape(x[0], &[2, 3])?;
         let y = g.transpose(y, &[0, 1])?;
@@ -287,12 +287,12 @@ fn matmul_broadcasts_batches() {
 }
 
 #[test]
-fn windows_and_indices() {
+fn windowed_and_index_operators_check_their_operands() {
     let conv = Conv2d { padding: [1; 4], strides: [1; 2], dilations: [1; 2], groups: 1 };
     let pool = Pool2d { window: [2; 2], padding: [0; 4], strides: [2; 2], dilations: [1; 2] };
     let network = |g: &mut GraphBuilder, x: &[NodeId]| {
         let y = g.conv2d(x[0], x[1], conv)?;
-        g.pool2d(y, Pool::Max, pool)
+        g.pool2d(y, PoolKind::Max, pool)
     };
     check(
         &["float32[1, 1, 8, 8]", "float32[4, 1, 3, 3]"],
@@ -322,7 +322,7 @@ fn windows_and_indices() {
 }
 
 #[test]
-fn sources() {
+fn sources_check_their_descriptors() {
     check(
         &[],
         |g, _| g.scalar(DType::F32, Scalar::Int(2)),
@@ -336,7 +336,7 @@ fn sources() {
     check(&[], |g, _| g.scalar(DType::I64, Scalar::Float(1e300)), expect!["fill: 1e300 is not a value of int64"]);
     check(
         &["uint32[4]"],
-        |g, x| g.random(Shape::new([3])?, x[0], 7, Distribution::Uniform),
+        |g, x| g.random(Shape::new([3])?, x[0], 7, RandomDistribution::Uniform),
         expect![[r#"
         %1: float32[3] = random %0 {stream=7, distribution=uniform}
         output "y" = %1
@@ -349,24 +349,24 @@ fn sources() {
     );
     check(
         &[],
-        |g, _| g.add_node(Op::Source(Source::Fill(Scalar::Int(0))), &[]),
+        |g, _| g.add_node(Op::Source(SourceOp::Fill(Scalar::Int(0))), &[]),
         expect!["fill: needs a declared data type and shape"],
     );
     check(
         &[],
-        |g, _| g.add_node(Op::Source(Source::Input(3)), &[]),
+        |g, _| g.add_node(Op::Source(SourceOp::Input(3)), &[]),
         expect!["input: there is no input 3, the graph has 0"],
     );
     check(
         &[],
-        |g, _| g.add_node(Op::Unary(Unary::Neg), &[NodeId(9)]),
+        |g, _| g.add_node(Op::Unary(UnaryOp::Neg), &[NodeId(9)]),
         expect!["neg: operand 0 is node 9, which is not among the 0 nodes before it"],
     );
     check(&[], |g, _| g.add(NodeId(9), NodeId(u32::MAX)), expect!["there is no node 9, the graph has 0"]);
 }
 
 #[test]
-fn variables_are_one_node_each() {
+fn each_variable_is_one_node() {
     let mut g = GraphBuilder::new();
     let w = g.variable("w", descriptor("float32[2]")).unwrap();
     assert_eq!(g.variable("w", descriptor("float32[2]")), Ok(w));
@@ -408,7 +408,7 @@ fn variables_are_one_node_each() {
 }
 
 #[test]
-fn limits_hold() {
+fn the_builder_enforces_graph_limits() {
     let mut g = GraphBuilder::new();
     let x = g.scalar(DType::F32, Scalar::Float(0.0)).unwrap();
     for number in 0..GRAPH_OUTPUTS_MAX {

@@ -4,7 +4,7 @@ use super::GraphBuilder;
 use crate::DType;
 use crate::error::GraphError;
 use crate::graph::NodeId;
-use crate::op::{Op, Unary};
+use crate::op::{Op, UnaryOp};
 
 macro_rules! unary {
     ($($(#[$doc:meta])* $method:ident => $op:expr;)*) => {
@@ -24,37 +24,37 @@ macro_rules! unary {
 
 unary! {
     /// `-x`. Float or signed integer.
-    neg => Unary::Neg;
+    neg => UnaryOp::Neg;
     /// `|x|`. Float or signed integer.
-    abs => Unary::Abs;
+    abs => UnaryOp::Abs;
     /// -1, 0 or 1. Float or signed integer.
-    sign => Unary::Sign;
+    sign => UnaryOp::Sign;
     /// `e^x`. Float.
-    exp => Unary::Exp;
+    exp => UnaryOp::Exp;
     /// Natural logarithm. Float.
-    log => Unary::Log;
+    log => UnaryOp::Log;
     /// Square root. Float.
-    sqrt => Unary::Sqrt;
+    sqrt => UnaryOp::Sqrt;
     /// `1/x`. Float.
-    reciprocal => Unary::Reciprocal;
+    reciprocal => UnaryOp::Reciprocal;
     /// Sine of radians. Float.
-    sin => Unary::Sin;
+    sin => UnaryOp::Sin;
     /// Cosine of radians. Float.
-    cos => Unary::Cos;
+    cos => UnaryOp::Cos;
     /// Hyperbolic tangent. Float.
-    tanh => Unary::Tanh;
+    tanh => UnaryOp::Tanh;
     /// Gauss error function. Float.
-    erf => Unary::Erf;
+    erf => UnaryOp::Erf;
     /// Largest integer not above. Float.
-    floor => Unary::Floor;
+    floor => UnaryOp::Floor;
     /// Smallest integer not below. Float.
-    ceil => Unary::Ceil;
+    ceil => UnaryOp::Ceil;
     /// Nearest integer, ties to even. Float.
-    round_even => Unary::RoundEven;
+    round_even => UnaryOp::RoundEven;
     /// 1 where `x` is 0, else 0. `uint8`.
-    logical_not => Unary::LogicalNot;
+    logical_not => UnaryOp::LogicalNot;
     /// `x`, through which no gradient flows. Any type.
-    stop_gradient => Unary::StopGradient;
+    stop_gradient => UnaryOp::StopGradient;
 }
 
 impl GraphBuilder {
@@ -66,6 +66,6 @@ impl GraphBuilder {
         if self.descriptor_of(x)?.dtype == dtype {
             return Ok(x);
         }
-        self.add_node(Op::Unary(Unary::Cast(dtype)), &[x])
+        self.add_node(Op::Unary(UnaryOp::Cast(dtype)), &[x])
     }
 }

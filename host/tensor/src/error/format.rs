@@ -2,7 +2,7 @@
 
 use crate::op::Scalar;
 
-pub(super) fn count_range(least: usize, most: usize) -> String {
+pub(super) fn format_count_range(least: usize, most: usize) -> String {
     match (least, most) {
         (least, most) if least == most => least.to_string(),
         (least, usize::MAX) => format!("at least {least}"),
@@ -10,7 +10,7 @@ pub(super) fn count_range(least: usize, most: usize) -> String {
     }
 }
 
-pub(super) fn number(value: Scalar) -> String {
+pub(super) fn format_scalar(value: Scalar) -> String {
     match value {
         Scalar::Float(value) => format!("{value:?}"),
         Scalar::Int(value) => value.to_string(),

@@ -1,21 +1,26 @@
 //! Adjoints of matrix multiplication: matrix multiplications.
 
-use super::Step;
+use super::AdjointStep;
 use crate::NodeId;
 use crate::builder::GraphBuilder;
 use crate::error::GraphError;
-use crate::op::{Contract, Op};
+use crate::op::{ContractOp, Op};
 
 /// With `A` and `B` as they are multiplied: `dA = dC B^T`, `dB = A^T dC`; a transposed operand's adjoint is the
 /// transposed product.
-pub(super) fn adjoint(g: &mut GraphBuilder, op: Contract, step: &Step, operand: usize) -> Result<NodeId, GraphError> {
-    let (a, b, dc) = (step.inputs[0], step.inputs[1], step.dy);
-    let Contract::MatMul { transpose_a, transpose_b } = op;
+pub(super) fn adjoint(
+    g: &mut GraphBuilder,
+    op: ContractOp,
+    step: &AdjointStep,
+    operand: usize,
+) -> Result<NodeId, GraphError> {
+    let (a, b, dc) = (step.inputs[0], step.inputs[1], step.output_adjoint);
+    let ContractOp::MatMul { transpose_a, transpose_b } = op;
     let (inputs, transpose_a, transpose_b) = match (operand, transpose_a, transpose_b) {
         (0, false, b_transposed) => ([dc, b], false, !b_transposed),
         (0, true, b_transposed) => ([b, dc], b_transposed, true),
         (_, a_transposed, false) => ([a, dc], !a_transposed, false),
         (_, a_transposed, true) => ([dc, a], true, a_transposed),
     };
-    g.add_node(Op::Contract(Contract::MatMul { transpose_a, transpose_b }), &inputs)
+    g.add_node(Op::Contract(ContractOp::MatMul { transpose_a, transpose_b }), &inputs)
 }

@@ -2,63 +2,63 @@
 
 use crate::builder::GraphBuilder;
 use crate::error::GraphError;
-use crate::op::{Binary, Movement, Op, Reduce, ReduceKind, Scalar, Unary};
+use crate::op::{BinaryOp, MovementOp, Op, ReduceKind, ReduceOp, Scalar, UnaryOp};
 use crate::{DType, NodeId, Shape};
 
-type Emitted = Result<NodeId, GraphError>;
+type EmitResult = Result<NodeId, GraphError>;
 
 /// `value` everywhere, in `node`'s data type and shape.
-pub(super) fn like(g: &mut GraphBuilder, node: NodeId, value: f64) -> Emitted {
+pub(super) fn fill_like(g: &mut GraphBuilder, node: NodeId, value: f64) -> EmitResult {
     let descriptor = g.graph().descriptor(node).clone();
     g.fill(descriptor, Scalar::Float(value))
 }
 
-pub(super) fn unary(g: &mut GraphBuilder, op: Unary, x: NodeId) -> Emitted {
+pub(super) fn unary(g: &mut GraphBuilder, op: UnaryOp, x: NodeId) -> EmitResult {
     g.add_node(Op::Unary(op), &[x])
 }
 
-pub(super) fn binary(g: &mut GraphBuilder, op: Binary, a: NodeId, b: NodeId) -> Emitted {
+pub(super) fn binary(g: &mut GraphBuilder, op: BinaryOp, a: NodeId, b: NodeId) -> EmitResult {
     g.add_node(Op::Binary(op), &[a, b])
 }
 
-pub(super) fn mul(g: &mut GraphBuilder, a: NodeId, b: NodeId) -> Emitted {
-    binary(g, Binary::Mul, a, b)
+pub(super) fn mul(g: &mut GraphBuilder, a: NodeId, b: NodeId) -> EmitResult {
+    binary(g, BinaryOp::Mul, a, b)
 }
 
 /// `x * value`.
-pub(super) fn scale(g: &mut GraphBuilder, x: NodeId, value: f64) -> Emitted {
-    let factor = like(g, x, value)?;
+pub(super) fn scale(g: &mut GraphBuilder, x: NodeId, value: f64) -> EmitResult {
+    let factor = fill_like(g, x, value)?;
     mul(g, x, factor)
 }
 
 /// `condition ? a : b`.
-pub(super) fn select(g: &mut GraphBuilder, condition: NodeId, a: NodeId, b: NodeId) -> Emitted {
+pub(super) fn select(g: &mut GraphBuilder, condition: NodeId, a: NodeId, b: NodeId) -> EmitResult {
     g.add_node(Op::Select, &[condition, a, b])
 }
 
 /// A truth value as 0.0 or 1.0. Which operand is the larger does not change with small changes of them: its own derivative
 /// is zero.
-pub(super) fn truth(g: &mut GraphBuilder, condition: NodeId, dtype: DType) -> Emitted {
-    let condition = unary(g, Unary::StopGradient, condition)?;
-    unary(g, Unary::Cast(dtype), condition)
+pub(super) fn boolean_as_float(g: &mut GraphBuilder, condition: NodeId, dtype: DType) -> EmitResult {
+    let condition = unary(g, UnaryOp::StopGradient, condition)?;
+    unary(g, UnaryOp::Cast(dtype), condition)
 }
 
-pub(super) fn movement(g: &mut GraphBuilder, op: Movement, x: NodeId) -> Emitted {
+pub(super) fn movement(g: &mut GraphBuilder, op: MovementOp, x: NodeId) -> EmitResult {
     g.add_node(Op::Movement(op), &[x])
 }
 
-pub(super) fn reshape(g: &mut GraphBuilder, x: NodeId, shape: Shape) -> Emitted {
-    if *shape_of(g, x) == shape { Ok(x) } else { movement(g, Movement::Reshape(shape), x) }
+pub(super) fn reshape(g: &mut GraphBuilder, x: NodeId, shape: Shape) -> EmitResult {
+    if *shape_of(g, x) == shape { Ok(x) } else { movement(g, MovementOp::Reshape(shape), x) }
 }
 
 /// `x` repeated along its axes of size 1 to the shape of `to`.
-pub(super) fn expand(g: &mut GraphBuilder, x: NodeId, to: NodeId) -> Emitted {
+pub(super) fn expand(g: &mut GraphBuilder, x: NodeId, to: NodeId) -> EmitResult {
     let shape = shape_of(g, to).clone();
-    if *shape_of(g, x) == shape { Ok(x) } else { movement(g, Movement::Broadcast(shape), x) }
+    if *shape_of(g, x) == shape { Ok(x) } else { movement(g, MovementOp::Broadcast(shape), x) }
 }
 
-pub(super) fn fold(g: &mut GraphBuilder, kind: ReduceKind, axes: &[usize], x: NodeId) -> Emitted {
-    g.add_node(Op::Reduce(Reduce::Fold { kind, axes: axes.to_vec() }), &[x])
+pub(super) fn fold(g: &mut GraphBuilder, kind: ReduceKind, axes: &[usize], x: NodeId) -> EmitResult {
+    g.add_node(Op::Reduce(ReduceOp::Fold { kind, axes: axes.to_vec() }), &[x])
 }
 
 pub(super) fn shape_of(g: &GraphBuilder, node: NodeId) -> &Shape {

@@ -1,53 +1,58 @@
 //! Adjoints of data-dependent selections: gathering and scattering are each other's; indices have none.
 
-use super::Step;
-use super::emit::{binary, dtype_of, like, mul, select, shape_of, truth};
+use super::AdjointStep;
+use super::emit::{binary, boolean_as_float, dtype_of, fill_like, mul, select, shape_of};
 use crate::builder::GraphBuilder;
 use crate::error::GraphError;
-use crate::op::{Binary, Combine, Index, Op, Scalar};
+use crate::op::{BinaryOp, IndexOp, Op, Scalar, ScatterCombine};
 use crate::{DType, Descriptor, NodeId, Shape};
 
 pub(super) fn adjoint(
     g: &mut GraphBuilder,
-    op: Index,
-    step: &Step,
+    op: IndexOp,
+    step: &AdjointStep,
     operand: usize,
 ) -> Result<Option<NodeId>, GraphError> {
     match (op, operand) {
-        (Index::Gather { axis }, 0) => {
+        (IndexOp::Gather { axis }, 0) => {
             let size = shape_of(g, step.inputs[0])[axis];
-            g.scatter_add(step.inputs[1], step.dy, axis, size).map(Some)
+            g.scatter_add(step.inputs[1], step.output_adjoint, axis, size).map(Some)
         }
-        (Index::ScatterAdd { axis, size: _ }, 1) => g.gather(step.dy, step.inputs[0], axis).map(Some),
-        (Index::Scatter { axis, combine }, 0 | 2) => match combine {
-            Combine::Add if operand == 0 => Ok(Some(step.dy)),
-            Combine::Add => g.gather(step.dy, step.inputs[1], axis).map(Some),
-            Combine::Replace => replaced(g, axis, step, operand).map(Some),
-            Combine::Mul => multiplied(g, axis, step, operand).map(Some),
-            Combine::Min | Combine::Max => extremum(g, axis, step, operand).map(Some),
+        (IndexOp::ScatterAdd { axis, size: _ }, 1) => g.gather(step.output_adjoint, step.inputs[0], axis).map(Some),
+        (IndexOp::Scatter { axis, combine }, 0 | 2) => match combine {
+            ScatterCombine::Add if operand == 0 => Ok(Some(step.output_adjoint)),
+            ScatterCombine::Add => g.gather(step.output_adjoint, step.inputs[1], axis).map(Some),
+            ScatterCombine::Replace => replace_adjoint(g, axis, step, operand).map(Some),
+            ScatterCombine::Mul => multiply_adjoint(g, axis, step, operand).map(Some),
+            ScatterCombine::Min | ScatterCombine::Max => extremum_adjoint(g, axis, step, operand).map(Some),
         },
-        (Index::Gather { .. } | Index::ScatterAdd { .. } | Index::Scatter { .. }, _) => Ok(None),
+        (IndexOp::Gather { .. } | IndexOp::ScatterAdd { .. } | IndexOp::Scatter { .. }, _) => Ok(None),
     }
 }
 
 /// Of a replacing scatter: the operand's element has an adjoint where it was not replaced, an update's where it was the
 /// last at its place.
-fn replaced(g: &mut GraphBuilder, axis: usize, step: &Step, operand: usize) -> Result<NodeId, GraphError> {
+fn replace_adjoint(
+    g: &mut GraphBuilder,
+    axis: usize,
+    step: &AdjointStep,
+    operand: usize,
+) -> Result<NodeId, GraphError> {
     let (indices, dims) = (step.inputs[1], shape_of(g, step.inputs[0]).clone());
     let count = shape_of(g, indices).elements();
     let flat = g.reshape(indices, &[count])?;
     // Which update each place ends with; -1 where none does.
     let nobody = g.fill(Descriptor::new(DType::I32, Shape::new([dims[axis]])?), Scalar::Int(-1))?;
     let position = g.iota(Descriptor::new(DType::I32, Shape::new([count])?), 0)?;
-    let last = Op::Index(Index::Scatter { axis: 0, combine: Combine::Replace });
+    let last = Op::Index(IndexOp::Scatter { axis: 0, combine: ScatterCombine::Replace });
     let winner = g.add_node(last, &[nobody, flat, position])?;
-    let nothing = like(g, step.dy, 0.0)?;
+    let nothing = fill_like(g, step.output_adjoint, 0.0)?;
     if operand == 0 {
         let nobody = g.scalar(DType::I32, Scalar::Int(-1))?;
         let kept = g.equal(winner, nobody)?;
         let along: Vec<usize> = (0..dims.rank()).map(|at| if at == axis { dims[axis] } else { 1 }).collect();
         let kept = g.reshape(kept, &along)?;
-        return g.select(kept, step.dy, nothing);
+        return g.select(kept, step.output_adjoint, nothing);
     }
     let winner = g.gather(winner, flat, 0)?;
     let last = g.equal(winner, position)?;
@@ -56,45 +61,55 @@ fn replaced(g: &mut GraphBuilder, axis: usize, step: &Step, operand: usize) -> R
     let within = axis..axis + index_dims.rank();
     let along: Vec<usize> = (0..updates.rank()).map(|at| if within.contains(&at) { updates[at] } else { 1 }).collect();
     let last = g.reshape(last, &along)?;
-    let chosen = g.gather(step.dy, indices, axis)?;
-    let nothing = like(g, chosen, 0.0)?;
+    let chosen = g.gather(step.output_adjoint, indices, axis)?;
+    let nothing = fill_like(g, chosen, 0.0)?;
     g.select(last, chosen, nothing)
 }
 
-/// Of a multiplying scatter: `dy` times the other factors at the place. They are the product of those that are not zero,
+/// Of a multiplying scatter: `output_adjoint` times the other factors at the place. They are the product of those that are not zero,
 /// over the factor itself, and zero where another factor is zero: no division by zero.
-fn multiplied(g: &mut GraphBuilder, axis: usize, step: &Step, operand: usize) -> Result<NodeId, GraphError> {
+fn multiply_adjoint(
+    g: &mut GraphBuilder,
+    axis: usize,
+    step: &AdjointStep,
+    operand: usize,
+) -> Result<NodeId, GraphError> {
     let [x, indices, updates] = [step.inputs[0], step.inputs[1], step.inputs[2]];
-    let (none, one) = (like(g, updates, 0.0)?, like(g, updates, 1.0)?);
-    let is_zero = binary(g, Binary::Equal, updates, none)?;
+    let (none, one) = (fill_like(g, updates, 0.0)?, fill_like(g, updates, 1.0)?);
+    let is_zero = binary(g, BinaryOp::Equal, updates, none)?;
     if operand == 0 {
-        let ones = like(g, x, 1.0)?;
-        let factors = g.scatter(ones, indices, updates, axis, Combine::Mul)?;
-        return mul(g, step.dy, factors);
+        let ones = fill_like(g, x, 1.0)?;
+        let factors = g.scatter(ones, indices, updates, axis, ScatterCombine::Mul)?;
+        return mul(g, step.output_adjoint, factors);
     }
     let factors = select(g, is_zero, one, updates)?;
-    let product = g.scatter(x, indices, factors, axis, Combine::Mul)?;
+    let product = g.scatter(x, indices, factors, axis, ScatterCombine::Mul)?;
     let dtype = dtype_of(g, updates);
-    let zero = truth(g, is_zero, dtype)?;
+    let zero = boolean_as_float(g, is_zero, dtype)?;
     let zeros = g.scatter_add(indices, zero, axis, shape_of(g, x)[axis])?;
-    let (slopes, zeros) = (mul(g, step.dy, product)?, g.gather(zeros, indices, axis)?);
+    let (slopes, zeros) = (mul(g, step.output_adjoint, product)?, g.gather(zeros, indices, axis)?);
     let slopes = g.gather(slopes, indices, axis)?;
-    let slopes = binary(g, Binary::Div, slopes, factors)?;
-    let others = binary(g, Binary::Equal, zeros, zero)?;
+    let slopes = binary(g, BinaryOp::Div, slopes, factors)?;
+    let others = binary(g, BinaryOp::Equal, zeros, zero)?;
     select(g, others, slopes, none)
 }
 
-/// Of a minimum or maximum: `dy` divided equally among the element and the updates that equal the result.
-fn extremum(g: &mut GraphBuilder, axis: usize, step: &Step, operand: usize) -> Result<NodeId, GraphError> {
+/// Of a minimum or maximum: `output_adjoint` divided equally among the element and the updates that equal the result.
+fn extremum_adjoint(
+    g: &mut GraphBuilder,
+    axis: usize,
+    step: &AdjointStep,
+    operand: usize,
+) -> Result<NodeId, GraphError> {
     let [x, indices, updates] = [step.inputs[0], step.inputs[1], step.inputs[2]];
     let dtype = dtype_of(g, x);
-    let kept = binary(g, Binary::Equal, x, step.output)?;
-    let kept = truth(g, kept, dtype)?;
+    let kept = binary(g, BinaryOp::Equal, x, step.output)?;
+    let kept = boolean_as_float(g, kept, dtype)?;
     let result = g.gather(step.output, indices, axis)?;
-    let chosen = binary(g, Binary::Equal, updates, result)?;
-    let chosen = truth(g, chosen, dtype)?;
-    let count = g.scatter(kept, indices, chosen, axis, Combine::Add)?;
-    let share = binary(g, Binary::Div, step.dy, count)?;
+    let chosen = binary(g, BinaryOp::Equal, updates, result)?;
+    let chosen = boolean_as_float(g, chosen, dtype)?;
+    let count = g.scatter(kept, indices, chosen, axis, ScatterCombine::Add)?;
+    let share = binary(g, BinaryOp::Div, step.output_adjoint, count)?;
     if operand == 0 {
         return mul(g, share, kept);
     }

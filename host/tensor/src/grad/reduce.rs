@@ -1,30 +1,30 @@
 //! Adjoints of reductions.
 
-use super::Step;
-use super::emit::{binary, dtype_of, expand, fold, like, mul, shape_of, truth};
+use super::AdjointStep;
+use super::emit::{binary, boolean_as_float, dtype_of, expand, fill_like, fold, mul, shape_of};
 use crate::NodeId;
 use crate::builder::GraphBuilder;
 use crate::error::GraphError;
-use crate::op::{Binary, Reduce, ReduceKind, Scalar};
+use crate::op::{BinaryOp, ReduceKind, ReduceOp, Scalar};
 
-pub(super) fn adjoint(g: &mut GraphBuilder, op: &Reduce, step: &Step) -> Result<Option<NodeId>, GraphError> {
-    let (x, dy) = (step.inputs[0], step.dy);
+pub(super) fn adjoint(g: &mut GraphBuilder, op: &ReduceOp, step: &AdjointStep) -> Result<Option<NodeId>, GraphError> {
+    let (x, dy) = (step.inputs[0], step.output_adjoint);
     match op {
-        Reduce::Fold { kind: ReduceKind::Sum, axes: _ } => expand(g, dy, x).map(Some),
-        Reduce::Fold { kind: ReduceKind::Product, axes } => product(g, step, axes).map(Some),
-        Reduce::Fold { kind: ReduceKind::Max | ReduceKind::Min, axes } => extremum(g, step, axes).map(Some),
-        Reduce::ArgMax { axis: _ } | Reduce::ArgMin { axis: _ } => Ok(None),
+        ReduceOp::Fold { kind: ReduceKind::Sum, axes: _ } => expand(g, dy, x).map(Some),
+        ReduceOp::Fold { kind: ReduceKind::Product, axes } => product_adjoint(g, step, axes).map(Some),
+        ReduceOp::Fold { kind: ReduceKind::Max | ReduceKind::Min, axes } => extremum_adjoint(g, step, axes).map(Some),
+        ReduceOp::ArgMax { axis: _ } | ReduceOp::ArgMin { axis: _ } => Ok(None),
     }
 }
 
-/// `dy` times the product of the other elements: of those before times those after, so that zeros need no division, in
+/// `output_adjoint` times the product of the other elements: of those before times those after, so that zeros need no division, in
 /// any order of differentiation.
-fn product(g: &mut GraphBuilder, step: &Step, axes: &[usize]) -> Result<NodeId, GraphError> {
+fn product_adjoint(g: &mut GraphBuilder, step: &AdjointStep, axes: &[usize]) -> Result<NodeId, GraphError> {
     let x = step.inputs[0];
     let shape = shape_of(g, x).clone();
     let size: usize = axes.iter().map(|&axis| shape[axis]).product();
     if size == 0 {
-        return like(g, x, 0.0);
+        return fill_like(g, x, 0.0);
     }
     // Reduced axes last, as one.
     let order: Vec<usize> = (0..shape.rank()).filter(|axis| !axes.contains(axis)).chain(axes.iter().copied()).collect();
@@ -32,21 +32,26 @@ fn product(g: &mut GraphBuilder, step: &Step, axes: &[usize]) -> Result<NodeId, 
     let dims = shape_of(g, moved).to_vec();
     let rows: usize = dims[..dims.len() - axes.len()].iter().product();
     let flat = g.reshape(moved, &[rows, size])?;
-    let before = products_before(g, flat, rows, size)?;
+    let before = exclusive_cumulative_products(g, flat, rows, size)?;
     let reversed = g.reverse(flat, &[1])?;
-    let after = products_before(g, reversed, rows, size)?;
+    let after = exclusive_cumulative_products(g, reversed, rows, size)?;
     let after = g.reverse(after, &[1])?;
     let others = mul(g, before, after)?;
     let moved = g.reshape(others, &dims)?;
     let mut inverse = vec![0; order.len()];
     order.iter().enumerate().for_each(|(to, &axis)| inverse[axis] = to);
     let others = g.transpose(moved, &inverse)?;
-    let dy = expand(g, step.dy, x)?;
+    let dy = expand(g, step.output_adjoint, x)?;
     mul(g, dy, others)
 }
 
 /// For each element of a row the product of those before it, in steps that double how many are covered.
-fn products_before(g: &mut GraphBuilder, x: NodeId, rows: usize, size: usize) -> Result<NodeId, GraphError> {
+fn exclusive_cumulative_products(
+    g: &mut GraphBuilder,
+    x: NodeId,
+    rows: usize,
+    size: usize,
+) -> Result<NodeId, GraphError> {
     let shifted = |g: &mut GraphBuilder, x: NodeId, by: usize| {
         let start = g.slice(x, &[0, 0], &[rows, size - by], &[1, 1])?;
         g.pad(start, &[0, by], &[0, 0], Scalar::Float(1.0))
@@ -61,14 +66,14 @@ fn products_before(g: &mut GraphBuilder, x: NodeId, rows: usize, size: usize) ->
     Ok(products)
 }
 
-/// `dy` divided equally among the elements that equal the result.
-fn extremum(g: &mut GraphBuilder, step: &Step, axes: &[usize]) -> Result<NodeId, GraphError> {
+/// `output_adjoint` divided equally among the elements that equal the result.
+fn extremum_adjoint(g: &mut GraphBuilder, step: &AdjointStep, axes: &[usize]) -> Result<NodeId, GraphError> {
     let x = step.inputs[0];
     let y = expand(g, step.output, x)?;
-    let chosen = binary(g, Binary::Equal, x, y)?;
-    let chosen = truth(g, chosen, dtype_of(g, x))?;
+    let chosen = binary(g, BinaryOp::Equal, x, y)?;
+    let chosen = boolean_as_float(g, chosen, dtype_of(g, x))?;
     let count = fold(g, ReduceKind::Sum, axes, chosen)?;
-    let share = binary(g, Binary::Div, step.dy, count)?;
+    let share = binary(g, BinaryOp::Div, step.output_adjoint, count)?;
     let share = expand(g, share, x)?;
     mul(g, share, chosen)
 }

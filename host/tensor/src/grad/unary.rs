@@ -1,62 +1,67 @@
 //! Adjoints of element-wise operators of one operand.
 
-use super::Step;
-use super::emit::{binary, dtype_of, like, mul, scale, unary};
+use super::AdjointStep;
+use super::emit::{binary, dtype_of, fill_like, mul, scale, unary};
 use crate::NodeId;
 use crate::builder::GraphBuilder;
 use crate::error::GraphError;
-use crate::op::{Binary, Unary};
+use crate::op::{BinaryOp, UnaryOp};
 
-pub(super) fn adjoint(g: &mut GraphBuilder, op: Unary, step: &Step) -> Result<Option<NodeId>, GraphError> {
-    let (x, y, dy) = (step.inputs[0], step.output, step.dy);
+pub(super) fn adjoint(g: &mut GraphBuilder, op: UnaryOp, step: &AdjointStep) -> Result<Option<NodeId>, GraphError> {
+    let (x, y, dy) = (step.inputs[0], step.output, step.output_adjoint);
     let dx = match op {
-        Unary::Neg => unary(g, Unary::Neg, dy)?,
-        Unary::Abs => {
-            let sign = unary(g, Unary::Sign, x)?;
+        UnaryOp::Neg => unary(g, UnaryOp::Neg, dy)?,
+        UnaryOp::Abs => {
+            let sign = unary(g, UnaryOp::Sign, x)?;
             mul(g, dy, sign)?
         }
-        Unary::Exp => mul(g, dy, y)?,
-        Unary::Log => binary(g, Binary::Div, dy, x)?,
-        Unary::Sqrt => {
+        UnaryOp::Exp => mul(g, dy, y)?,
+        UnaryOp::Log => binary(g, BinaryOp::Div, dy, x)?,
+        UnaryOp::Sqrt => {
             let half = scale(g, dy, 0.5)?;
-            binary(g, Binary::Div, half, y)?
+            binary(g, BinaryOp::Div, half, y)?
         }
-        Unary::Reciprocal => {
+        UnaryOp::Reciprocal => {
             let square = mul(g, y, y)?;
             let product = mul(g, dy, square)?;
-            unary(g, Unary::Neg, product)?
+            unary(g, UnaryOp::Neg, product)?
         }
-        Unary::Sin => {
-            let cos = unary(g, Unary::Cos, x)?;
+        UnaryOp::Sin => {
+            let cos = unary(g, UnaryOp::Cos, x)?;
             mul(g, dy, cos)?
         }
-        Unary::Cos => {
-            let sin = unary(g, Unary::Sin, x)?;
+        UnaryOp::Cos => {
+            let sin = unary(g, UnaryOp::Sin, x)?;
             let product = mul(g, dy, sin)?;
-            unary(g, Unary::Neg, product)?
+            unary(g, UnaryOp::Neg, product)?
         }
-        Unary::Tanh => {
+        UnaryOp::Tanh => {
             let square = mul(g, y, y)?;
-            let one = like(g, y, 1.0)?;
-            let slope = binary(g, Binary::Sub, one, square)?;
+            let one = fill_like(g, y, 1.0)?;
+            let slope = binary(g, BinaryOp::Sub, one, square)?;
             mul(g, dy, slope)?
         }
         // erf' = 2/sqrt(pi) e^(-x^2)
-        Unary::Erf => {
+        UnaryOp::Erf => {
             let square = mul(g, x, x)?;
-            let negative = unary(g, Unary::Neg, square)?;
-            let bell = unary(g, Unary::Exp, negative)?;
+            let negative = unary(g, UnaryOp::Neg, square)?;
+            let bell = unary(g, UnaryOp::Exp, negative)?;
             let slope = scale(g, bell, std::f64::consts::FRAC_2_SQRT_PI)?;
             mul(g, dy, slope)?
         }
-        Unary::Cast(to) => {
+        UnaryOp::Cast(to) => {
             let from = dtype_of(g, x);
             if !from.is_float() || !to.is_float() {
                 return Ok(None);
             }
-            unary(g, Unary::Cast(from), dy)?
+            unary(g, UnaryOp::Cast(from), dy)?
         }
-        Unary::Sign | Unary::Floor | Unary::Ceil | Unary::RoundEven | Unary::LogicalNot | Unary::StopGradient => {
+        UnaryOp::Sign
+        | UnaryOp::Floor
+        | UnaryOp::Ceil
+        | UnaryOp::RoundEven
+        | UnaryOp::LogicalNot
+        | UnaryOp::StopGradient => {
             return Ok(None);
         }
     };

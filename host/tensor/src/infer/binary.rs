@@ -1,22 +1,22 @@
 //! Inference of element-wise operators of two operands.
 
-use super::{operands, same};
+use super::{check_same_descriptor, expect_operands};
 use crate::error::GraphError;
-use crate::op::Binary;
+use crate::op::BinaryOp;
 use crate::{DType, Descriptor};
 
-pub(super) fn infer(binary: Binary, inputs: &[&Descriptor]) -> Result<Descriptor, GraphError> {
+pub(super) fn infer(binary: BinaryOp, inputs: &[&Descriptor]) -> Result<Descriptor, GraphError> {
     let op = binary.name();
-    let [a, b] = operands(op, inputs)?;
-    same(op, a, b)?;
+    let [a, b] = expect_operands(op, inputs)?;
+    check_same_descriptor(op, a, b)?;
     let dtype = match binary {
-        Binary::Add | Binary::Sub | Binary::Mul | Binary::Div | Binary::Max | Binary::Min => a.dtype,
-        Binary::Pow => {
-            super::float(op, "operands", a)?;
+        BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Div | BinaryOp::Max | BinaryOp::Min => a.dtype,
+        BinaryOp::Pow => {
+            super::check_float(op, "operands", a)?;
             a.dtype
         }
-        Binary::Equal | Binary::Less | Binary::LessOrEqual => DType::U8,
-        Binary::LogicalAnd | Binary::LogicalOr | Binary::LogicalXor => {
+        BinaryOp::Equal | BinaryOp::Less | BinaryOp::LessOrEqual => DType::U8,
+        BinaryOp::LogicalAnd | BinaryOp::LogicalOr | BinaryOp::LogicalXor => {
             if a.dtype != DType::U8 {
                 return Err(GraphError::DType { op, operand: "operands", expected: "uint8", got: a.dtype });
             }

@@ -1,32 +1,38 @@
 //! Inference of windowed operators and their adjoints.
 
-use super::{attribute, described, dimension, float, operands, rank, same_dtype};
+use super::{
+    check_attribute_range, check_dimension, check_float, check_rank, check_same_dtype, expect_operands, new_descriptor,
+};
 use crate::Descriptor;
 use crate::error::GraphError;
-use crate::op::{Conv2d, Convolution, Pool2d};
+use crate::op::{Conv2d, ConvolutionOp, Pool2d};
 
-pub(super) fn infer(convolution: &Convolution, inputs: &[&Descriptor]) -> Result<Descriptor, GraphError> {
+pub(super) fn infer(convolution: &ConvolutionOp, inputs: &[&Descriptor]) -> Result<Descriptor, GraphError> {
     let op = convolution.name();
     match convolution {
-        Convolution::Conv2d(conv) => conv2d(op, conv, operands(op, inputs)?),
-        Convolution::Conv2dInputGrad { conv, size } => conv2d_input_grad(op, conv, *size, operands(op, inputs)?),
-        Convolution::Conv2dFilterGrad { conv, window } => conv2d_filter_grad(op, conv, *window, operands(op, inputs)?),
-        Convolution::Pool2d { kind: _, pool } => pool2d(op, pool, operands(op, inputs)?),
-        Convolution::MaxPool2dGrad(pool) => max_pool2d_grad(op, pool, operands(op, inputs)?),
-        Convolution::SumPool2dGrad { pool, size } => sum_pool2d_grad(op, pool, *size, operands(op, inputs)?),
+        ConvolutionOp::Conv2d(conv) => conv2d(op, conv, expect_operands(op, inputs)?),
+        ConvolutionOp::Conv2dInputGrad { conv, size } => {
+            conv2d_input_grad(op, conv, *size, expect_operands(op, inputs)?)
+        }
+        ConvolutionOp::Conv2dFilterGrad { conv, window } => {
+            conv2d_filter_grad(op, conv, *window, expect_operands(op, inputs)?)
+        }
+        ConvolutionOp::Pool2d { kind: _, pool } => pool2d(op, pool, expect_operands(op, inputs)?),
+        ConvolutionOp::MaxPool2dGrad(pool) => max_pool2d_grad(op, pool, expect_operands(op, inputs)?),
+        ConvolutionOp::SumPool2dGrad { pool, size } => sum_pool2d_grad(op, pool, *size, expect_operands(op, inputs)?),
     }
 }
 
 fn conv2d(op: &'static str, conv: &Conv2d, [x, filter]: [&Descriptor; 2]) -> Result<Descriptor, GraphError> {
-    image(op, "input", x)?;
-    image(op, "filter", filter)?;
-    same_dtype(op, x, filter)?;
+    check_image(op, "input", x)?;
+    check_image(op, "filter", filter)?;
+    check_same_dtype(op, x, filter)?;
     let (channels, filters) = (x.shape[1], filter.shape[0]);
-    groups(op, conv, "input", channels)?;
-    groups(op, conv, "output", filters)?;
-    dimension(op, "filter", filter, 1, channels / conv.groups)?;
+    check_groups(op, conv, "input", channels)?;
+    check_groups(op, conv, "output", filters)?;
+    check_dimension(op, "filter", filter, 1, channels / conv.groups)?;
     let [height, width] = output_size(op, conv, [x.shape[2], x.shape[3]], [filter.shape[2], filter.shape[3]])?;
-    described(x.dtype, vec![x.shape[0], filters, height, width])
+    new_descriptor(x.dtype, vec![x.shape[0], filters, height, width])
 }
 
 fn conv2d_input_grad(
@@ -35,16 +41,16 @@ fn conv2d_input_grad(
     size: [usize; 2],
     [dy, filter]: [&Descriptor; 2],
 ) -> Result<Descriptor, GraphError> {
-    image(op, "output gradient", dy)?;
-    image(op, "filter", filter)?;
-    same_dtype(op, dy, filter)?;
-    dimension(op, "output gradient", dy, 1, filter.shape[0])?;
-    groups(op, conv, "output", filter.shape[0])?;
+    check_image(op, "output gradient", dy)?;
+    check_image(op, "filter", filter)?;
+    check_same_dtype(op, dy, filter)?;
+    check_dimension(op, "output gradient", dy, 1, filter.shape[0])?;
+    check_groups(op, conv, "output", filter.shape[0])?;
     let output = output_size(op, conv, size, [filter.shape[2], filter.shape[3]])?;
-    spatial(op, "output gradient", dy, output)?;
+    check_spatial_sizes(op, "output gradient", dy, output)?;
     // A saturated product is past every limit, so the shape is refused by name.
     let channels = filter.shape[1].saturating_mul(conv.groups);
-    described(dy.dtype, vec![dy.shape[0], channels, size[0], size[1]])
+    new_descriptor(dy.dtype, vec![dy.shape[0], channels, size[0], size[1]])
 }
 
 fn conv2d_filter_grad(
@@ -53,30 +59,30 @@ fn conv2d_filter_grad(
     window: [usize; 2],
     [x, dy]: [&Descriptor; 2],
 ) -> Result<Descriptor, GraphError> {
-    image(op, "input", x)?;
-    image(op, "output gradient", dy)?;
-    same_dtype(op, x, dy)?;
-    dimension(op, "output gradient", dy, 0, x.shape[0])?;
-    groups(op, conv, "input", x.shape[1])?;
-    groups(op, conv, "output", dy.shape[1])?;
+    check_image(op, "input", x)?;
+    check_image(op, "output gradient", dy)?;
+    check_same_dtype(op, x, dy)?;
+    check_dimension(op, "output gradient", dy, 0, x.shape[0])?;
+    check_groups(op, conv, "input", x.shape[1])?;
+    check_groups(op, conv, "output", dy.shape[1])?;
     let output = output_size(op, conv, [x.shape[2], x.shape[3]], window)?;
-    spatial(op, "output gradient", dy, output)?;
-    described(x.dtype, vec![dy.shape[1], x.shape[1] / conv.groups, window[0], window[1]])
+    check_spatial_sizes(op, "output gradient", dy, output)?;
+    new_descriptor(x.dtype, vec![dy.shape[1], x.shape[1] / conv.groups, window[0], window[1]])
 }
 
 fn pool2d(op: &'static str, pool: &Pool2d, [x]: [&Descriptor; 1]) -> Result<Descriptor, GraphError> {
-    image(op, "input", x)?;
+    check_image(op, "input", x)?;
     let [height, width] = pooled_size(op, pool, [x.shape[2], x.shape[3]])?;
-    described(x.dtype, vec![x.shape[0], x.shape[1], height, width])
+    new_descriptor(x.dtype, vec![x.shape[0], x.shape[1], height, width])
 }
 
 fn max_pool2d_grad(op: &'static str, pool: &Pool2d, [x, dy]: [&Descriptor; 2]) -> Result<Descriptor, GraphError> {
-    image(op, "input", x)?;
-    image(op, "output gradient", dy)?;
-    same_dtype(op, x, dy)?;
-    dimension(op, "output gradient", dy, 0, x.shape[0])?;
-    dimension(op, "output gradient", dy, 1, x.shape[1])?;
-    spatial(op, "output gradient", dy, pooled_size(op, pool, [x.shape[2], x.shape[3]])?)?;
+    check_image(op, "input", x)?;
+    check_image(op, "output gradient", dy)?;
+    check_same_dtype(op, x, dy)?;
+    check_dimension(op, "output gradient", dy, 0, x.shape[0])?;
+    check_dimension(op, "output gradient", dy, 1, x.shape[1])?;
+    check_spatial_sizes(op, "output gradient", dy, pooled_size(op, pool, [x.shape[2], x.shape[3]])?)?;
     Ok(x.clone())
 }
 
@@ -86,29 +92,29 @@ fn sum_pool2d_grad(
     size: [usize; 2],
     [dy]: [&Descriptor; 1],
 ) -> Result<Descriptor, GraphError> {
-    image(op, "output gradient", dy)?;
-    spatial(op, "output gradient", dy, pooled_size(op, pool, size)?)?;
-    described(dy.dtype, vec![dy.shape[0], dy.shape[1], size[0], size[1]])
+    check_image(op, "output gradient", dy)?;
+    check_spatial_sizes(op, "output gradient", dy, pooled_size(op, pool, size)?)?;
+    new_descriptor(dy.dtype, vec![dy.shape[0], dy.shape[1], size[0], size[1]])
 }
 
 /// Four dimensions of a float type.
-fn image(op: &'static str, operand: &'static str, descriptor: &Descriptor) -> Result<(), GraphError> {
-    float(op, operand, descriptor)?;
-    rank(op, operand, descriptor, 4)
+fn check_image(op: &'static str, operand: &'static str, descriptor: &Descriptor) -> Result<(), GraphError> {
+    check_float(op, operand, descriptor)?;
+    check_rank(op, operand, descriptor, 4)
 }
 
-fn spatial(
+fn check_spatial_sizes(
     op: &'static str,
     operand: &'static str,
     descriptor: &Descriptor,
     [height, width]: [usize; 2],
 ) -> Result<(), GraphError> {
-    dimension(op, operand, descriptor, 2, height)?;
-    dimension(op, operand, descriptor, 3, width)
+    check_dimension(op, operand, descriptor, 2, height)?;
+    check_dimension(op, operand, descriptor, 3, width)
 }
 
-fn groups(op: &'static str, conv: &Conv2d, operand: &'static str, channels: usize) -> Result<(), GraphError> {
-    attribute(op, "groups", 1, conv.groups)?;
+fn check_groups(op: &'static str, conv: &Conv2d, operand: &'static str, channels: usize) -> Result<(), GraphError> {
+    check_attribute_range(op, "groups", 1, conv.groups)?;
     if channels.is_multiple_of(conv.groups) {
         return Ok(());
     }
@@ -124,7 +130,7 @@ fn output_size(
     let mut output = [0; 2];
     for axis in 0..2 {
         let padding = [conv.padding[2 * axis], conv.padding[2 * axis + 1]];
-        output[axis] = windows(op, size[axis], window[axis], padding, conv.strides[axis], conv.dilations[axis])?;
+        output[axis] = window_count(op, size[axis], window[axis], padding, conv.strides[axis], conv.dilations[axis])?;
     }
     Ok(output)
 }
@@ -133,8 +139,9 @@ fn pooled_size(op: &'static str, pool: &Pool2d, size: [usize; 2]) -> Result<[usi
     let mut output = [0; 2];
     for axis in 0..2 {
         let padding = [pool.padding[2 * axis], pool.padding[2 * axis + 1]];
-        output[axis] = windows(op, size[axis], pool.window[axis], padding, pool.strides[axis], pool.dilations[axis])?;
-        // A window must not lie in the padding alone at either end. `windows` has checked that this cannot overflow.
+        output[axis] =
+            window_count(op, size[axis], pool.window[axis], padding, pool.strides[axis], pool.dilations[axis])?;
+        // A window must not lie in the padding alone at either end. `window_count` has checked that this cannot overflow.
         let extent = pool.dilations[axis] * (pool.window[axis] - 1) + 1;
         for got in padding {
             if got >= extent {
@@ -147,7 +154,7 @@ fn pooled_size(op: &'static str, pool: &Pool2d, size: [usize; 2]) -> Result<[usi
 }
 
 /// How many windows fit along one axis.
-fn windows(
+fn window_count(
     op: &'static str,
     size: usize,
     window: usize,
@@ -155,14 +162,14 @@ fn windows(
     stride: usize,
     dilation: usize,
 ) -> Result<usize, GraphError> {
-    attribute(op, "size", 0, size)?;
-    attribute(op, "window", 1, window)?;
-    attribute(op, "padding", 0, low)?;
-    attribute(op, "padding", 0, high)?;
-    attribute(op, "stride", 1, stride)?;
-    attribute(op, "dilation", 1, dilation)?;
+    check_attribute_range(op, "size", 0, size)?;
+    check_attribute_range(op, "window", 1, window)?;
+    check_attribute_range(op, "padding", 0, low)?;
+    check_attribute_range(op, "padding", 0, high)?;
+    check_attribute_range(op, "stride", 1, stride)?;
+    check_attribute_range(op, "dilation", 1, dilation)?;
     let padded = size + low + high;
-    attribute(op, "padded size", 0, padded)?;
+    check_attribute_range(op, "padded size", 0, padded)?;
     match dilation.checked_mul(window - 1).and_then(|n| n.checked_add(1)) {
         Some(extent) if extent <= padded => Ok((padded - extent) / stride + 1),
         _ => Err(GraphError::WindowTooLarge { op, window, dilation, padded }),

@@ -1,27 +1,27 @@
 //! Inference of data-dependent selections.
 
-use super::{attribute, described, operands};
+use super::{check_attribute_range, expect_operands, new_descriptor};
 use crate::error::GraphError;
-use crate::op::Index;
+use crate::op::IndexOp;
 use crate::{DType, Descriptor};
 
-pub(super) fn infer(index: Index, inputs: &[&Descriptor]) -> Result<Descriptor, GraphError> {
+pub(super) fn infer(index: IndexOp, inputs: &[&Descriptor]) -> Result<Descriptor, GraphError> {
     let op = index.name();
     match index {
-        Index::Gather { axis } => gather(op, axis, operands(op, inputs)?),
-        Index::ScatterAdd { axis, size } => scatter_add(op, axis, size, operands(op, inputs)?),
-        Index::Scatter { axis, combine: _ } => scatter(op, axis, operands(op, inputs)?),
+        IndexOp::Gather { axis } => gather(op, axis, expect_operands(op, inputs)?),
+        IndexOp::ScatterAdd { axis, size } => scatter_add(op, axis, size, expect_operands(op, inputs)?),
+        IndexOp::Scatter { axis, combine: _ } => scatter(op, axis, expect_operands(op, inputs)?),
     }
 }
 
 fn gather(op: &'static str, axis: usize, [x, indices]: [&Descriptor; 2]) -> Result<Descriptor, GraphError> {
     check_indices(op, indices)?;
-    super::axis(op, x, axis)?;
+    super::check_axis(op, x, axis)?;
     if x.shape[axis] == 0 {
         return Err(GraphError::AxisEmpty { op, axis, got: x.clone() });
     }
     let dims = [&x.shape[..axis], &indices.shape[..], &x.shape[axis + 1..]].concat();
-    described(x.dtype, dims)
+    new_descriptor(x.dtype, dims)
 }
 
 fn scatter_add(
@@ -31,7 +31,7 @@ fn scatter_add(
     [indices, updates]: [&Descriptor; 2],
 ) -> Result<Descriptor, GraphError> {
     check_indices(op, indices)?;
-    attribute(op, "size", 1, size)?;
+    check_attribute_range(op, "size", 1, size)?;
     let (index_rank, rank) = (indices.shape.rank(), updates.shape.rank());
     if rank < index_rank {
         let got = updates.clone();
@@ -41,18 +41,18 @@ fn scatter_add(
         return Err(GraphError::AxisOutOfRange { op, axis, got: updates.clone() });
     }
     for offset in 0..index_rank {
-        super::dimension(op, "updates", updates, axis + offset, indices.shape[offset])?;
+        super::check_dimension(op, "updates", updates, axis + offset, indices.shape[offset])?;
     }
     let dims = [&updates.shape[..axis], &[size], &updates.shape[axis + index_rank..]].concat();
-    described(updates.dtype, dims)
+    new_descriptor(updates.dtype, dims)
 }
 
 fn scatter(op: &'static str, axis: usize, [x, indices, updates]: [&Descriptor; 3]) -> Result<Descriptor, GraphError> {
-    super::axis(op, x, axis)?;
+    super::check_axis(op, x, axis)?;
     if x.shape[axis] == 0 {
         return Err(GraphError::AxisEmpty { op, axis, got: x.clone() });
     }
-    super::same_dtype(op, x, updates)?;
+    super::check_same_dtype(op, x, updates)?;
     // An empty place is refused above, so the size is at least 1.
     let sum = scatter_add(op, axis, x.shape[axis], [indices, updates])?;
     if sum.shape != x.shape {

@@ -1,30 +1,30 @@
 //! Inference of movements.
 
-use super::{attribute, attribute_count, check_scalar, described, operands};
+use super::{check_attribute_count, check_attribute_range, check_scalar, expect_operands, new_descriptor};
 use crate::error::GraphError;
 use crate::limits::OPERANDS_MAX;
-use crate::op::Movement;
+use crate::op::MovementOp;
 use crate::{Descriptor, Shape};
 
-pub(super) fn infer(movement: &Movement, inputs: &[&Descriptor]) -> Result<Descriptor, GraphError> {
+pub(super) fn infer(movement: &MovementOp, inputs: &[&Descriptor]) -> Result<Descriptor, GraphError> {
     let op = movement.name();
-    let one = || operands(op, inputs).map(|[input]| input);
+    let one = || expect_operands(op, inputs).map(|[input]| input);
     match movement {
-        Movement::Reshape(to) => reshape(op, one()?, to),
-        Movement::Broadcast(to) => broadcast(op, one()?, to),
-        Movement::Transpose(permutation) => transpose(op, one()?, permutation),
-        Movement::Slice { starts, sizes, strides } => slice(op, one()?, starts, sizes, strides),
-        Movement::Reverse(axes) => {
+        MovementOp::Reshape(to) => reshape(op, one()?, to),
+        MovementOp::Broadcast(to) => broadcast(op, one()?, to),
+        MovementOp::Transpose(permutation) => transpose(op, one()?, permutation),
+        MovementOp::Slice { starts, sizes, strides } => slice(op, one()?, starts, sizes, strides),
+        MovementOp::Reverse(axes) => {
             let input = one()?;
-            super::axes(op, input, axes)?;
+            super::check_axes(op, input, axes)?;
             Ok(input.clone())
         }
-        Movement::Pad { low, high, value } => {
+        MovementOp::Pad { low, high, value } => {
             let input = one()?;
             check_scalar(op, *value, input.dtype)?;
             pad(op, input, low, high)
         }
-        Movement::Concat { axis } => concat(op, inputs, *axis),
+        MovementOp::Concat { axis } => concat(op, inputs, *axis),
     }
 }
 
@@ -45,7 +45,7 @@ fn broadcast(op: &'static str, input: &Descriptor, to: &Shape) -> Result<Descrip
 
 fn transpose(op: &'static str, input: &Descriptor, permutation: &[usize]) -> Result<Descriptor, GraphError> {
     let rank = input.shape.rank();
-    attribute_count(op, "permutation", rank, permutation.len())?;
+    check_attribute_count(op, "permutation", rank, permutation.len())?;
     let mut seen = vec![false; rank];
     for &axis in permutation {
         if axis >= rank || std::mem::replace(&mut seen[axis], true) {
@@ -53,7 +53,7 @@ fn transpose(op: &'static str, input: &Descriptor, permutation: &[usize]) -> Res
             return Err(GraphError::NotPermutation { op, permutation, got: input.clone() });
         }
     }
-    described(input.dtype, permutation.iter().map(|&axis| input.shape[axis]).collect())
+    new_descriptor(input.dtype, permutation.iter().map(|&axis| input.shape[axis]).collect())
 }
 
 fn slice(
@@ -64,12 +64,12 @@ fn slice(
     strides: &[usize],
 ) -> Result<Descriptor, GraphError> {
     let rank = input.shape.rank();
-    attribute_count(op, "starts", rank, starts.len())?;
-    attribute_count(op, "sizes", rank, sizes.len())?;
-    attribute_count(op, "strides", rank, strides.len())?;
+    check_attribute_count(op, "starts", rank, starts.len())?;
+    check_attribute_count(op, "sizes", rank, sizes.len())?;
+    check_attribute_count(op, "strides", rank, strides.len())?;
     for axis in 0..rank {
         let (start, size, stride) = (starts[axis], sizes[axis], strides[axis]);
-        attribute(op, "stride", 1, stride)?;
+        check_attribute_range(op, "stride", 1, stride)?;
         // The index one past the last element taken; of nothing, the start itself.
         let end = match size {
             0 => Some(start),
@@ -79,20 +79,20 @@ fn slice(
             return Err(GraphError::SliceOutOfRange { op, axis, start, size, stride, got: input.clone() });
         }
     }
-    described(input.dtype, sizes.to_vec())
+    new_descriptor(input.dtype, sizes.to_vec())
 }
 
 fn pad(op: &'static str, input: &Descriptor, low: &[usize], high: &[usize]) -> Result<Descriptor, GraphError> {
     let rank = input.shape.rank();
-    attribute_count(op, "low", rank, low.len())?;
-    attribute_count(op, "high", rank, high.len())?;
+    check_attribute_count(op, "low", rank, low.len())?;
+    check_attribute_count(op, "high", rank, high.len())?;
     let mut dims = input.shape.to_vec();
     for (axis, dim) in dims.iter_mut().enumerate() {
-        attribute(op, "low", 0, low[axis])?;
-        attribute(op, "high", 0, high[axis])?;
+        check_attribute_range(op, "low", 0, low[axis])?;
+        check_attribute_range(op, "high", 0, high[axis])?;
         *dim += low[axis] + high[axis];
     }
-    described(input.dtype, dims)
+    new_descriptor(input.dtype, dims)
 }
 
 fn concat(op: &'static str, inputs: &[&Descriptor], axis: usize) -> Result<Descriptor, GraphError> {
@@ -101,10 +101,10 @@ fn concat(op: &'static str, inputs: &[&Descriptor], axis: usize) -> Result<Descr
         return Err(GraphError::OperandCount { op, least: 1, most: OPERANDS_MAX, got: count });
     }
     let first = inputs[0];
-    super::axis(op, first, axis)?;
+    super::check_axis(op, first, axis)?;
     let mut dims = first.shape.to_vec();
     for input in &inputs[1..] {
-        super::same_dtype(op, first, input)?;
+        super::check_same_dtype(op, first, input)?;
         let mut others = input.shape.to_vec();
         if let Some(dim) = others.get_mut(axis) {
             *dim = first.shape[axis];
@@ -114,5 +114,5 @@ fn concat(op: &'static str, inputs: &[&Descriptor], axis: usize) -> Result<Descr
         }
         dims[axis] += input.shape[axis];
     }
-    described(first.dtype, dims)
+    new_descriptor(first.dtype, dims)
 }

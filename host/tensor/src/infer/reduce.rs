@@ -1,24 +1,24 @@
 //! Inference of reductions: reduced axes stay with size 1.
 
-use super::operands;
+use super::expect_operands;
 use crate::error::GraphError;
-use crate::op::Reduce;
+use crate::op::ReduceOp;
 use crate::{DType, Descriptor};
 
-pub(super) fn infer(reduce: &Reduce, inputs: &[&Descriptor]) -> Result<Descriptor, GraphError> {
+pub(super) fn infer(reduce: &ReduceOp, inputs: &[&Descriptor]) -> Result<Descriptor, GraphError> {
     let op = reduce.name();
-    let [input] = operands(op, inputs)?;
+    let [input] = expect_operands(op, inputs)?;
     let mut dims = input.shape.to_vec();
     let dtype = match reduce {
-        Reduce::Fold { kind: _, axes } => {
-            super::axes(op, input, axes)?;
+        ReduceOp::Fold { kind: _, axes } => {
+            super::check_axes(op, input, axes)?;
             for &axis in axes {
                 dims[axis] = 1;
             }
             input.dtype
         }
-        Reduce::ArgMax { axis } | Reduce::ArgMin { axis } => {
-            super::axis(op, input, *axis)?;
+        ReduceOp::ArgMax { axis } | ReduceOp::ArgMin { axis } => {
+            super::check_axis(op, input, *axis)?;
             if dims[*axis] == 0 {
                 return Err(GraphError::AxisEmpty { op, axis: *axis, got: input.clone() });
             }
@@ -26,5 +26,5 @@ pub(super) fn infer(reduce: &Reduce, inputs: &[&Descriptor]) -> Result<Descripto
             DType::I32
         }
     };
-    super::described(dtype, dims)
+    super::new_descriptor(dtype, dims)
 }

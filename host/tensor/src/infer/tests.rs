@@ -11,12 +11,12 @@ use crate::{NodeId, text};
 fn check(cases: &[&str], expected: Expect) {
     let mut table = String::new();
     for case in cases {
-        writeln!(table, "{case} -> {}", answer(case)).unwrap();
+        writeln!(table, "{case} -> {}", infer_text(case)).unwrap();
     }
     expected.assert_eq(&table);
 }
 
-fn answer(case: &str) -> String {
+fn infer_text(case: &str) -> String {
     let (op, rest) = case.split_once('(').unwrap();
     let (operands, attributes) = rest.split_once(')').unwrap();
     let (operands, declared) = match operands.split_once(" as ") {
@@ -42,7 +42,7 @@ fn answer(case: &str) -> String {
 }
 
 #[test]
-fn unary() {
+fn unary_operators_are_inferred() {
     check(
         &[
             "neg(float16[2, 3])",
@@ -76,7 +76,7 @@ fn unary() {
 }
 
 #[test]
-fn binary() {
+fn binary_operators_are_inferred() {
     check(
         &[
             "add(float32[2, 3], float32[2, 3])",
@@ -114,7 +114,7 @@ fn binary() {
 }
 
 #[test]
-fn reduce() {
+fn reductions_are_inferred() {
     check(
         &[
             "reduce-sum(float32[2, 3, 4]) {axes=[0, 2]}",
@@ -148,7 +148,7 @@ fn reduce() {
 }
 
 #[test]
-fn movement() {
+fn movements_are_inferred() {
     check(
         &[
             "reshape(float32[2, 3]) {shape=[3, 2]}",
@@ -202,7 +202,7 @@ fn movement() {
 }
 
 #[test]
-fn slice_and_pad() {
+fn slice_and_pad_are_inferred() {
     check(
         &[
             "slice(float32[10, 4]) {starts=[1, 0], sizes=[3, 4], strides=[3, 1]}",
@@ -246,7 +246,7 @@ fn slice_and_pad() {
 }
 
 #[test]
-fn contract() {
+fn contractions_are_inferred() {
     check(
         &[
             "matmul(float32[2, 3], float32[3, 4]) {transpose-a=false, transpose-b=false}",
@@ -276,7 +276,7 @@ fn contract() {
 }
 
 #[test]
-fn convolution() {
+fn convolutions_are_inferred() {
     const PLAIN: &str = "padding=[0, 0, 0, 0], strides=[1, 1], dilations=[1, 1], groups=1";
     const SAME: &str = "padding=[1, 1, 1, 1], strides=[2, 2], dilations=[1, 1], groups=2";
     const HUGE: &str = "padding=[18446744073709551615, 1, 0, 0], strides=[1, 1], dilations=[1, 1], groups=1";
@@ -337,7 +337,7 @@ fn convolution() {
 }
 
 #[test]
-fn pooling() {
+fn pooling_is_inferred() {
     const HALF: &str = "window=[2, 2], padding=[0, 0, 0, 0], strides=[2, 2], dilations=[1, 1]";
     const THICK: &str = "window=[2, 2], padding=[2, 0, 0, 0], strides=[2, 2], dilations=[1, 1]";
     const NONE: &str = "window=[0, 2], padding=[0, 0, 0, 0], strides=[2, 2], dilations=[1, 1]";
@@ -371,7 +371,7 @@ fn pooling() {
 }
 
 #[test]
-fn index() {
+fn index_operators_are_inferred() {
     check(
         &[
             "gather(float32[5, 3], int32[2, 7]) {axis=0}",
@@ -409,7 +409,7 @@ fn index() {
 }
 
 #[test]
-fn source() {
+fn sources_are_inferred() {
     check(
         &[
             "fill( as float32[2, 3]) {value=1.5}",

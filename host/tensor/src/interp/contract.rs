@@ -1,12 +1,12 @@
 //! Sums of products.
 
-use super::value::{Elements, Value};
+use super::value::{InterpElements, InterpTensor};
 use crate::Shape;
-use crate::op::Contract;
+use crate::op::ContractOp;
 
-pub(super) fn evaluate(op: Contract, a: &Value, b: &Value, result: &Shape) -> Elements {
+pub(super) fn evaluate(op: ContractOp, a: &InterpTensor, b: &InterpTensor, result: &Shape) -> InterpElements {
     match op {
-        Contract::MatMul { transpose_a, transpose_b } => {
+        ContractOp::MatMul { transpose_a, transpose_b } => {
             let rank = result.rank();
             let (m, n) = (result[rank - 2], result[rank - 1]);
             let k = a.dims()[if transpose_a { rank - 2 } else { rank - 1 }];
@@ -25,7 +25,7 @@ pub(super) fn evaluate(op: Contract, a: &Value, b: &Value, result: &Shape) -> El
                     }
                 }
             }
-            Elements::Float(sums)
+            InterpElements::Float(sums)
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Walking a row-major tensor, and addressing one.
 
 /// Calls `visit` with the coordinates of every element of `dims`, in row-major order.
-pub(super) fn each(dims: &[usize], mut visit: impl FnMut(&[usize])) {
+pub(super) fn for_each_coordinate(dims: &[usize], mut visit: impl FnMut(&[usize])) {
     if dims.contains(&0) {
         return;
     }
@@ -15,11 +15,11 @@ pub(super) fn each(dims: &[usize], mut visit: impl FnMut(&[usize])) {
 }
 
 /// The row-major position of the element `at` in a tensor of `dims`.
-pub(super) fn offset(dims: &[usize], at: &[usize]) -> usize {
+pub(super) fn row_major_offset(dims: &[usize], at: &[usize]) -> usize {
     dims.iter().zip(at).fold(0, |offset, (&dim, &coordinate)| offset * dim + coordinate)
 }
 
 /// `dims` seen around `axis`: the product before, the size at, and the product after it.
-pub(super) fn around(dims: &[usize], axis: usize) -> [usize; 3] {
+pub(super) fn split_dims_at_axis(dims: &[usize], axis: usize) -> [usize; 3] {
     [dims[..axis].iter().product(), dims[axis], dims[axis + 1..].iter().product()]
 }

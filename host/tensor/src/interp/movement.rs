@@ -1,72 +1,80 @@
 //! Elements moved, repeated or left out: for each element of the result, where it comes from.
 
-use super::coordinates::{each, offset};
-use super::value::{Elements, Value};
+use super::coordinates::{for_each_coordinate, row_major_offset};
+use super::value::{InterpElements, InterpTensor};
 use crate::Shape;
-use crate::op::{Movement, Scalar};
+use crate::op::{MovementOp, Scalar};
 
-pub(super) fn evaluate(op: &Movement, operands: &[&Value], result: &Shape) -> Elements {
+pub(super) fn evaluate(op: &MovementOp, operands: &[&InterpTensor], result: &Shape) -> InterpElements {
     let from = operands[0].dims();
-    let map = |source: &dyn Fn(usize, usize) -> usize| mapped(from, result, source);
+    let map = |source: &dyn Fn(usize, usize) -> usize| axis_positions(from, result, source);
     match op {
-        Movement::Reshape(_) => operands[0].elements().clone(),
-        Movement::Broadcast(_) => {
-            moved(operands[0], map(&|axis, coordinate| if from[axis] == 1 { 0 } else { coordinate }))
+        MovementOp::Reshape(_) => operands[0].elements().clone(),
+        MovementOp::Broadcast(_) => {
+            pick_elements(operands[0], map(&|axis, coordinate| if from[axis] == 1 { 0 } else { coordinate }))
         }
-        Movement::Transpose(permutation) => moved(operands[0], transposed(from, result, permutation)),
-        Movement::Slice { starts, sizes: _, strides } => {
-            moved(operands[0], map(&|axis, coordinate| starts[axis] + coordinate * strides[axis]))
+        MovementOp::Transpose(permutation) => {
+            pick_elements(operands[0], transposed_positions(from, result, permutation))
         }
-        Movement::Reverse(axes) => moved(
+        MovementOp::Slice { starts, sizes: _, strides } => {
+            pick_elements(operands[0], map(&|axis, coordinate| starts[axis] + coordinate * strides[axis]))
+        }
+        MovementOp::Reverse(axes) => pick_elements(
             operands[0],
             map(&|axis, coordinate| if axes.contains(&axis) { from[axis] - 1 - coordinate } else { coordinate }),
         ),
-        Movement::Pad { low, high: _, value } => operands[0].elements().pick(&padded(from, result, low), *value),
-        Movement::Concat { axis } => joined(operands, *axis),
+        MovementOp::Pad { low, high: _, value } => {
+            operands[0].elements().pick_positions(&padded_positions(from, result, low), *value)
+        }
+        MovementOp::Concat { axis } => concatenate(operands, *axis),
     }
 }
 
-fn moved(x: &Value, positions: Vec<Option<usize>>) -> Elements {
-    x.elements().pick(&positions, Scalar::Int(0))
+fn pick_elements(x: &InterpTensor, positions: Vec<Option<usize>>) -> InterpElements {
+    x.elements().pick_positions(&positions, Scalar::Int(0))
 }
 
 /// Positions where each coordinate of the source follows from the result's coordinate on the same axis.
-fn mapped(from: &[usize], result: &Shape, source: &dyn Fn(usize, usize) -> usize) -> Vec<Option<usize>> {
+fn axis_positions(from: &[usize], result: &Shape, source: &dyn Fn(usize, usize) -> usize) -> Vec<Option<usize>> {
     let mut positions = Vec::with_capacity(result.elements());
     let mut coordinates = vec![0; from.len()];
-    each(result, |at| {
+    for_each_coordinate(result, |at| {
         (0..at.len()).for_each(|axis| coordinates[axis] = source(axis, at[axis]));
-        positions.push(Some(offset(from, &coordinates)));
+        positions.push(Some(row_major_offset(from, &coordinates)));
     });
     positions
 }
 
-fn transposed(from: &[usize], result: &Shape, permutation: &[usize]) -> Vec<Option<usize>> {
+fn transposed_positions(from: &[usize], result: &Shape, permutation: &[usize]) -> Vec<Option<usize>> {
     let mut positions = Vec::with_capacity(result.elements());
     let mut coordinates = vec![0; from.len()];
-    each(result, |at| {
+    for_each_coordinate(result, |at| {
         (0..at.len()).for_each(|axis| coordinates[permutation[axis]] = at[axis]);
-        positions.push(Some(offset(from, &coordinates)));
+        positions.push(Some(row_major_offset(from, &coordinates)));
     });
     positions
 }
 
-fn padded(from: &[usize], result: &Shape, low: &[usize]) -> Vec<Option<usize>> {
+fn padded_positions(from: &[usize], result: &Shape, low: &[usize]) -> Vec<Option<usize>> {
     let mut positions = Vec::with_capacity(result.elements());
     let mut coordinates = vec![0; from.len()];
-    each(result, |at| {
+    for_each_coordinate(result, |at| {
         let inside = (0..at.len()).all(|axis| at[axis] >= low[axis] && at[axis] - low[axis] < from[axis]);
         positions.push(inside.then(|| {
             (0..at.len()).for_each(|axis| coordinates[axis] = at[axis] - low[axis]);
-            offset(from, &coordinates)
+            row_major_offset(from, &coordinates)
         }));
     });
     positions
 }
 
 /// Operands one after another along `axis`: for each place before it, every operand's block.
-fn joined(operands: &[&Value], axis: usize) -> Elements {
-    fn of<'a, T: Copy + 'a>(operands: &[&'a Value], axis: usize, elements: fn(&'a Value) -> &'a [T]) -> Vec<T> {
+fn concatenate(operands: &[&InterpTensor], axis: usize) -> InterpElements {
+    fn of<'a, T: Copy + 'a>(
+        operands: &[&'a InterpTensor],
+        axis: usize,
+        elements: fn(&'a InterpTensor) -> &'a [T],
+    ) -> Vec<T> {
         let outer: usize = operands[0].dims()[..axis].iter().product();
         let mut result = Vec::new();
         for place in 0..outer {
@@ -78,7 +86,7 @@ fn joined(operands: &[&Value], axis: usize) -> Elements {
         result
     }
     match operands[0].elements() {
-        Elements::Float(_) => Elements::Float(of(operands, axis, Value::floats)),
-        Elements::Int(_) => Elements::Int(of(operands, axis, Value::ints)),
+        InterpElements::Float(_) => InterpElements::Float(of(operands, axis, InterpTensor::floats)),
+        InterpElements::Int(_) => InterpElements::Int(of(operands, axis, InterpTensor::ints)),
     }
 }

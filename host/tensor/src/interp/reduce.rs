@@ -1,37 +1,37 @@
 //! Fewer elements along some axes.
 
 use super::binary::{max, min};
-use super::coordinates::{around, each, offset};
-use super::value::{Elements, Value, range, wrap};
+use super::coordinates::{for_each_coordinate, row_major_offset, split_dims_at_axis};
+use super::value::{InterpElements, InterpTensor, integer_range, wrap_to_dtype};
 use crate::DType;
-use crate::op::{Reduce, ReduceKind};
+use crate::op::{ReduceKind, ReduceOp};
 
-pub(super) fn evaluate(op: &Reduce, x: &Value) -> Elements {
+pub(super) fn evaluate(op: &ReduceOp, x: &InterpTensor) -> InterpElements {
     match op {
-        Reduce::Fold { kind, axes } => {
-            let (positions, count) = positions(x.dims(), axes);
+        ReduceOp::Fold { kind, axes } => {
+            let (positions, count) = result_positions(x.dims(), axes);
             match x.elements() {
-                Elements::Float(values) => Elements::Float(fold_floats(*kind, values, &positions, count)),
-                Elements::Int(values) => {
-                    Elements::Int(fold_ints(*kind, values, &positions, count, x.descriptor().dtype))
+                InterpElements::Float(values) => InterpElements::Float(fold_floats(*kind, values, &positions, count)),
+                InterpElements::Int(values) => {
+                    InterpElements::Int(fold_ints(*kind, values, &positions, count, x.descriptor().dtype))
                 }
             }
         }
-        Reduce::ArgMax { axis } => Elements::Int(first(x, *axis, |a, b| a > b, |a, b| a > b)),
-        Reduce::ArgMin { axis } => Elements::Int(first(x, *axis, |a, b| a < b, |a, b| a < b)),
+        ReduceOp::ArgMax { axis } => InterpElements::Int(first_extremum(x, *axis, |a, b| a > b, |a, b| a > b)),
+        ReduceOp::ArgMin { axis } => InterpElements::Int(first_extremum(x, *axis, |a, b| a < b, |a, b| a < b)),
     }
 }
 
 /// For each element of `dims` the position of the result it is folded into, and how many results there are.
-fn positions(dims: &[usize], axes: &[usize]) -> (Vec<usize>, usize) {
+fn result_positions(dims: &[usize], axes: &[usize]) -> (Vec<usize>, usize) {
     let mut kept = dims.to_vec();
     axes.iter().for_each(|&axis| kept[axis] = 1);
     let mut positions = Vec::with_capacity(dims.iter().product());
     let mut to = vec![0; dims.len()];
-    each(dims, |at| {
+    for_each_coordinate(dims, |at| {
         to.copy_from_slice(at);
         axes.iter().for_each(|&axis| to[axis] = 0);
-        positions.push(offset(&kept, &to));
+        positions.push(row_major_offset(&kept, &to));
     });
     (positions, kept.iter().product())
 }
@@ -49,7 +49,7 @@ fn fold_floats(kind: ReduceKind, values: &[f64], positions: &[usize], count: usi
 }
 
 fn fold_ints(kind: ReduceKind, values: &[i128], positions: &[usize], count: usize, dtype: DType) -> Vec<i128> {
-    let [smallest, largest] = range(dtype);
+    let [smallest, largest] = integer_range(dtype);
     let (start, fold): (i128, fn(i128, i128) -> i128) = match kind {
         ReduceKind::Sum => (0, |a, b| a + b),
         ReduceKind::Product => (1, i128::wrapping_mul),
@@ -57,12 +57,17 @@ fn fold_ints(kind: ReduceKind, values: &[i128], positions: &[usize], count: usiz
         ReduceKind::Min => (largest, i128::min),
     };
     let mut results = vec![start; count];
-    values.iter().zip(positions).for_each(|(&value, &to)| results[to] = wrap(fold(results[to], value), dtype));
+    values.iter().zip(positions).for_each(|(&value, &to)| results[to] = wrap_to_dtype(fold(results[to], value), dtype));
     results
 }
 
 /// Along `axis`, the index of the first element that no later one beats; one that is NaN beats none.
-fn first(x: &Value, axis: usize, floats: fn(f64, f64) -> bool, ints: fn(i128, i128) -> bool) -> Vec<i128> {
+fn first_extremum(
+    x: &InterpTensor,
+    axis: usize,
+    floats: fn(f64, f64) -> bool,
+    ints: fn(i128, i128) -> bool,
+) -> Vec<i128> {
     fn of<T: Copy>(values: &[T], [outer, size, inner]: [usize; 3], beats: fn(T, T) -> bool) -> Vec<i128> {
         let mut results = Vec::with_capacity(outer * inner);
         for before in 0..outer {
@@ -75,9 +80,9 @@ fn first(x: &Value, axis: usize, floats: fn(f64, f64) -> bool, ints: fn(i128, i1
         }
         results
     }
-    let sizes = around(x.dims(), axis);
+    let sizes = split_dims_at_axis(x.dims(), axis);
     match x.elements() {
-        Elements::Float(values) => of(values, sizes, floats),
-        Elements::Int(values) => of(values, sizes, ints),
+        InterpElements::Float(values) => of(values, sizes, floats),
+        InterpElements::Int(values) => of(values, sizes, ints),
     }
 }

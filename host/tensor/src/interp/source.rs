@@ -1,35 +1,40 @@
 //! Values made from nothing: fills, coordinates and counter-based random numbers.
 
-use super::coordinates::each;
-use super::value::{Elements, Value};
-use crate::op::{Distribution, Scalar};
+use super::coordinates::for_each_coordinate;
+use super::value::{InterpElements, InterpTensor};
+use crate::op::{RandomDistribution, Scalar};
 use crate::{Descriptor, Shape};
 
 /// The coordinate along `axis` of every element.
-pub(super) fn iota(axis: usize, descriptor: &Descriptor) -> Elements {
+pub(super) fn iota(axis: usize, descriptor: &Descriptor) -> InterpElements {
     let mut coordinates = Vec::with_capacity(descriptor.shape.elements());
-    each(&descriptor.shape, |at| coordinates.push(at[axis]));
+    for_each_coordinate(&descriptor.shape, |at| coordinates.push(at[axis]));
     if descriptor.dtype.is_float() {
-        Elements::Float(coordinates.into_iter().map(|coordinate| coordinate as f64).collect())
+        InterpElements::Float(coordinates.into_iter().map(|coordinate| coordinate as f64).collect())
     } else {
-        Elements::Int(coordinates.into_iter().map(|coordinate| coordinate as i128).collect())
+        InterpElements::Int(coordinates.into_iter().map(|coordinate| coordinate as i128).collect())
     }
 }
 
-pub(super) fn fill(scalar: Scalar, descriptor: &Descriptor) -> Elements {
-    Elements::filled(scalar, descriptor)
+pub(super) fn fill(scalar: Scalar, descriptor: &Descriptor) -> InterpElements {
+    InterpElements::full(scalar, descriptor)
 }
 
-pub(super) fn random(key: &Value, stream: u32, distribution: Distribution, shape: &Shape) -> Elements {
+pub(super) fn random(
+    key: &InterpTensor,
+    stream: u32,
+    distribution: RandomDistribution,
+    shape: &Shape,
+) -> InterpElements {
     let key: Vec<u32> = key.ints().iter().map(|&word| word as u32).collect();
     let words = (0..shape.elements()).map(|element| {
         let counter = [(element / 4) as u32, key[2], key[3], stream];
         philox4x32_10(counter, [key[0], key[1]])[element % 4]
     });
     match distribution {
-        Distribution::Bits => Elements::Int(words.map(i128::from).collect()),
-        Distribution::Uniform => {
-            Elements::Float(words.map(|word| f64::from(word >> 8) / f64::from(1u32 << 24)).collect())
+        RandomDistribution::Bits => InterpElements::Int(words.map(i128::from).collect()),
+        RandomDistribution::Uniform => {
+            InterpElements::Float(words.map(|word| f64::from(word >> 8) / f64::from(1u32 << 24)).collect())
         }
     }
 }
@@ -54,7 +59,7 @@ mod tests {
 
     /// The published known answers. Source: Random123, `tests/kat_vectors`.
     #[test]
-    fn known_answers() {
+    fn philox_matches_the_published_known_answers() {
         assert_eq!(philox4x32_10([0; 4], [0; 2]), [0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8]);
         assert_eq!(philox4x32_10([u32::MAX; 4], [u32::MAX; 2]), [0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd]);
         assert_eq!(

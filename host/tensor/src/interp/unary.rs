@@ -1,67 +1,69 @@
 //! One operand, element by element.
 
-use super::value::{Elements, Value, range};
+use super::value::{InterpElements, InterpTensor, integer_range};
 use crate::DType;
-use crate::op::Unary;
+use crate::op::UnaryOp;
 
-pub(super) fn evaluate(op: Unary, x: &Value) -> Elements {
+pub(super) fn evaluate(op: UnaryOp, x: &InterpTensor) -> InterpElements {
     match x.elements() {
-        Elements::Float(values) => float(op, values),
-        Elements::Int(values) => int(op, values, x.descriptor().dtype),
+        InterpElements::Float(values) => float(op, values),
+        InterpElements::Int(values) => int(op, values, x.descriptor().dtype),
     }
 }
 
-fn float(op: Unary, values: &[f64]) -> Elements {
-    let of = |f: fn(f64) -> f64| Elements::Float(values.iter().map(|&value| f(value)).collect());
+fn float(op: UnaryOp, values: &[f64]) -> InterpElements {
+    let of = |f: fn(f64) -> f64| InterpElements::Float(values.iter().map(|&value| f(value)).collect());
     match op {
-        Unary::Neg => of(|x| -x),
-        Unary::Abs => of(f64::abs),
-        Unary::Sign => of(|x| if x == 0.0 { x } else { x.signum() }),
-        Unary::Exp => of(f64::exp),
-        Unary::Log => of(f64::ln),
-        Unary::Sqrt => of(f64::sqrt),
-        Unary::Reciprocal => of(f64::recip),
-        Unary::Sin => of(f64::sin),
-        Unary::Cos => of(f64::cos),
-        Unary::Tanh => of(f64::tanh),
-        Unary::Erf => of(erf),
-        Unary::Floor => of(f64::floor),
-        Unary::Ceil => of(f64::ceil),
-        Unary::RoundEven => of(f64::round_ties_even),
-        Unary::StopGradient => of(|x| x),
-        Unary::LogicalNot => unreachable!("inference has checked that the operand is uint8"),
-        Unary::Cast(to) if to.is_float() => of(|x| x),
-        Unary::Cast(to) => {
-            let [min, max] = range(to);
+        UnaryOp::Neg => of(|x| -x),
+        UnaryOp::Abs => of(f64::abs),
+        UnaryOp::Sign => of(|x| if x == 0.0 { x } else { x.signum() }),
+        UnaryOp::Exp => of(f64::exp),
+        UnaryOp::Log => of(f64::ln),
+        UnaryOp::Sqrt => of(f64::sqrt),
+        UnaryOp::Reciprocal => of(f64::recip),
+        UnaryOp::Sin => of(f64::sin),
+        UnaryOp::Cos => of(f64::cos),
+        UnaryOp::Tanh => of(f64::tanh),
+        UnaryOp::Erf => of(erf),
+        UnaryOp::Floor => of(f64::floor),
+        UnaryOp::Ceil => of(f64::ceil),
+        UnaryOp::RoundEven => of(f64::round_ties_even),
+        UnaryOp::StopGradient => of(|x| x),
+        UnaryOp::LogicalNot => unreachable!("inference has checked that the operand is uint8"),
+        UnaryOp::Cast(to) if to.is_float() => of(|x| x),
+        UnaryOp::Cast(to) => {
+            let [min, max] = integer_range(to);
             // `as` truncates, saturates at i128 and turns NaN into 0.
-            Elements::Int(values.iter().map(|&value| (value as i128).clamp(min, max)).collect())
+            InterpElements::Int(values.iter().map(|&value| (value as i128).clamp(min, max)).collect())
         }
     }
 }
 
-fn int(op: Unary, values: &[i128], dtype: DType) -> Elements {
-    let of = |f: fn(i128) -> i128| Elements::Int(values.iter().map(|&value| f(value)).collect());
+fn int(op: UnaryOp, values: &[i128], dtype: DType) -> InterpElements {
+    let of = |f: fn(i128) -> i128| InterpElements::Int(values.iter().map(|&value| f(value)).collect());
     match op {
-        Unary::Neg => of(|x| -x),
-        Unary::Abs => of(i128::abs),
-        Unary::Sign => of(i128::signum),
-        Unary::LogicalNot => of(|x| i128::from(x == 0)),
-        Unary::StopGradient => of(|x| x),
+        UnaryOp::Neg => of(|x| -x),
+        UnaryOp::Abs => of(i128::abs),
+        UnaryOp::Sign => of(i128::signum),
+        UnaryOp::LogicalNot => of(|x| i128::from(x == 0)),
+        UnaryOp::StopGradient => of(|x| x),
         // One rounding: a detour over f64 would round twice.
-        Unary::Cast(DType::F32) => Elements::Float(values.iter().map(|&value| f64::from(value as f32)).collect()),
-        Unary::Cast(DType::F16) => Elements::Float(values.iter().map(|&value| value as f64).collect()),
-        Unary::Cast(_) => of(|x| x),
-        Unary::Exp
-        | Unary::Log
-        | Unary::Sqrt
-        | Unary::Reciprocal
-        | Unary::Sin
-        | Unary::Cos
-        | Unary::Tanh
-        | Unary::Erf
-        | Unary::Floor
-        | Unary::Ceil
-        | Unary::RoundEven => unreachable!("inference has checked that the operand of {op:?} is no {dtype}"),
+        UnaryOp::Cast(DType::F32) => {
+            InterpElements::Float(values.iter().map(|&value| f64::from(value as f32)).collect())
+        }
+        UnaryOp::Cast(DType::F16) => InterpElements::Float(values.iter().map(|&value| value as f64).collect()),
+        UnaryOp::Cast(_) => of(|x| x),
+        UnaryOp::Exp
+        | UnaryOp::Log
+        | UnaryOp::Sqrt
+        | UnaryOp::Reciprocal
+        | UnaryOp::Sin
+        | UnaryOp::Cos
+        | UnaryOp::Tanh
+        | UnaryOp::Erf
+        | UnaryOp::Floor
+        | UnaryOp::Ceil
+        | UnaryOp::RoundEven => unreachable!("inference has checked that the operand of {op:?} is no {dtype}"),
     }
 }
 

@@ -1,25 +1,25 @@
 //! Tensors as the interpreter holds them: floats as f64, integers as i128, always representable in their data type
-//! unless the evaluation is [`Precision::Exact`](super::Precision::Exact).
+//! unless the evaluation is [`InterpPrecision::Exact`](super::Precision::Exact).
 
-use super::{Precision, float16};
+use super::{InterpPrecision, float16};
 use crate::op::Scalar;
 use crate::{DType, Descriptor, GraphError, Shape};
 
 /// A tensor's elements in row-major order.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Elements {
+pub enum InterpElements {
     /// Of a float data type.
     Float(Vec<f64>),
     /// Of an integer data type.
     Int(Vec<i128>),
 }
 
-impl Elements {
+impl InterpElements {
     /// How many there are.
     pub fn len(&self) -> usize {
         match self {
-            Elements::Float(values) => values.len(),
-            Elements::Int(values) => values.len(),
+            InterpElements::Float(values) => values.len(),
+            InterpElements::Int(values) => values.len(),
         }
     }
 
@@ -29,119 +29,119 @@ impl Elements {
     }
 
     /// `scalar` as often as the descriptor says, not rounded yet.
-    pub(super) fn filled(scalar: Scalar, descriptor: &Descriptor) -> Elements {
+    pub(super) fn full(scalar: Scalar, descriptor: &Descriptor) -> InterpElements {
         let count = descriptor.shape.elements();
         if descriptor.dtype.is_float() {
-            Elements::Float(vec![scalar.as_f64(); count])
+            InterpElements::Float(vec![scalar.as_f64(); count])
         } else {
-            Elements::Int(vec![integer(scalar); count])
+            InterpElements::Int(vec![integer(scalar); count])
         }
     }
 
     /// The elements at `positions`, with `fill` where there is none.
-    pub(super) fn pick(&self, positions: &[Option<usize>], fill: Scalar) -> Elements {
+    pub(super) fn pick_positions(&self, positions: &[Option<usize>], fill: Scalar) -> InterpElements {
         fn of<T: Copy>(values: &[T], positions: &[Option<usize>], fill: T) -> Vec<T> {
             positions.iter().map(|position| position.map_or(fill, |position| values[position])).collect()
         }
         match self {
-            Elements::Float(values) => Elements::Float(of(values, positions, fill.as_f64())),
-            Elements::Int(values) => Elements::Int(of(values, positions, integer(fill))),
+            InterpElements::Float(values) => InterpElements::Float(of(values, positions, fill.as_f64())),
+            InterpElements::Int(values) => InterpElements::Int(of(values, positions, integer(fill))),
         }
     }
 }
 
 /// A tensor.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Value {
+pub struct InterpTensor {
     descriptor: Descriptor,
-    elements: Elements,
+    elements: InterpElements,
 }
 
-impl Value {
+impl InterpTensor {
     /// A tensor of these elements, floats rounded and integers wrapped to the data type.
     ///
     /// # Errors
     /// `ValueLength` if their number is not the shape's, or they are integers for a float type or the reverse.
-    pub fn new(descriptor: Descriptor, elements: Elements) -> Result<Value, GraphError> {
+    pub fn new(descriptor: Descriptor, elements: InterpElements) -> Result<InterpTensor, GraphError> {
         let unit = match (&elements, descriptor.dtype.is_float()) {
-            (Elements::Float(_), true) if elements.len() == descriptor.shape.elements() => "",
-            (Elements::Int(_), false) if elements.len() == descriptor.shape.elements() => "",
-            (Elements::Float(_), _) => "floats",
-            (Elements::Int(_), _) => "integers",
+            (InterpElements::Float(_), true) if elements.len() == descriptor.shape.elements() => "",
+            (InterpElements::Int(_), false) if elements.len() == descriptor.shape.elements() => "",
+            (InterpElements::Float(_), _) => "floats",
+            (InterpElements::Int(_), _) => "integers",
         };
         if !unit.is_empty() {
             return Err(GraphError::ValueLength { descriptor, got: elements.len(), unit });
         }
-        Ok(Value::stored(descriptor, elements, Precision::Stored))
+        Ok(InterpTensor::rounded_to_dtype(descriptor, elements, InterpPrecision::Stored))
     }
 
     /// A tensor of numbers given as f64; for integer types each is truncated and wrapped.
     ///
     /// # Errors
     /// `ValueLength` if their number is not the shape's.
-    pub fn from_numbers(dtype: DType, shape: Shape, numbers: &[f64]) -> Result<Value, GraphError> {
+    pub fn from_numbers(dtype: DType, shape: Shape, numbers: &[f64]) -> Result<InterpTensor, GraphError> {
         let elements = if dtype.is_float() {
-            Elements::Float(numbers.to_vec())
+            InterpElements::Float(numbers.to_vec())
         } else {
-            Elements::Int(numbers.iter().map(|&number| number as i128).collect())
+            InterpElements::Int(numbers.iter().map(|&number| number as i128).collect())
         };
-        Value::new(Descriptor::new(dtype, shape), elements)
+        InterpTensor::new(Descriptor::new(dtype, shape), elements)
     }
 
     /// A float tensor of these numbers as they are, representable in the data type or not: for evaluation in
-    /// [`Precision::Exact`].
+    /// [`InterpPrecision::Exact`].
     ///
     /// # Errors
     /// `ValueLength` if their number is not the shape's, or the data type is no float type.
-    pub fn exact(descriptor: Descriptor, numbers: Vec<f64>) -> Result<Value, GraphError> {
+    pub fn from_exact_numbers(descriptor: Descriptor, numbers: Vec<f64>) -> Result<InterpTensor, GraphError> {
         if numbers.len() != descriptor.shape.elements() || !descriptor.dtype.is_float() {
             return Err(GraphError::ValueLength { descriptor, got: numbers.len(), unit: "floats" });
         }
-        Ok(Value { descriptor, elements: Elements::Float(numbers) })
+        Ok(InterpTensor { descriptor, elements: InterpElements::Float(numbers) })
     }
 
     /// A tensor of zeros.
-    pub fn zeros(descriptor: Descriptor) -> Value {
-        Value::filled(descriptor, Scalar::Int(0))
+    pub fn zeros(descriptor: Descriptor) -> InterpTensor {
+        InterpTensor::full(descriptor, Scalar::Int(0))
     }
 
     /// `scalar` everywhere, rounded or wrapped to the data type.
-    pub fn filled(descriptor: Descriptor, scalar: Scalar) -> Value {
-        let elements = Elements::filled(scalar, &descriptor);
-        Value::stored(descriptor, elements, Precision::Stored)
+    pub fn full(descriptor: Descriptor, scalar: Scalar) -> InterpTensor {
+        let elements = InterpElements::full(scalar, &descriptor);
+        InterpTensor::rounded_to_dtype(descriptor, elements, InterpPrecision::Stored)
     }
 
     /// The tensor whose dense little-endian bytes are `bytes`.
     ///
     /// # Errors
     /// `ValueLength` if there are fewer or more than [`Descriptor::bytes`].
-    pub fn from_bytes(descriptor: Descriptor, bytes: &[u8]) -> Result<Value, GraphError> {
+    pub fn from_bytes(descriptor: Descriptor, bytes: &[u8]) -> Result<InterpTensor, GraphError> {
         if bytes.len() != descriptor.bytes() {
             return Err(GraphError::ValueLength { descriptor, got: bytes.len(), unit: "bytes" });
         }
         let elements = match descriptor.dtype {
-            DType::F32 => Elements::Float(each(bytes, |b| f64::from(f32::from_le_bytes(b)))),
-            DType::F16 => Elements::Float(each(bytes, |b| float16::from_bits(u16::from_le_bytes(b)))),
-            DType::I64 => Elements::Int(each(bytes, |b| i64::from_le_bytes(b).into())),
-            DType::U64 => Elements::Int(each(bytes, |b| u64::from_le_bytes(b).into())),
-            DType::I32 => Elements::Int(each(bytes, |b| i32::from_le_bytes(b).into())),
-            DType::U32 => Elements::Int(each(bytes, |b| u32::from_le_bytes(b).into())),
-            DType::I8 => Elements::Int(each(bytes, |b| i8::from_le_bytes(b).into())),
-            DType::U8 => Elements::Int(each(bytes, |b| u8::from_le_bytes(b).into())),
+            DType::F32 => InterpElements::Float(decode_elements(bytes, |b| f64::from(f32::from_le_bytes(b)))),
+            DType::F16 => InterpElements::Float(decode_elements(bytes, |b| float16::from_bits(u16::from_le_bytes(b)))),
+            DType::I64 => InterpElements::Int(decode_elements(bytes, |b| i64::from_le_bytes(b).into())),
+            DType::U64 => InterpElements::Int(decode_elements(bytes, |b| u64::from_le_bytes(b).into())),
+            DType::I32 => InterpElements::Int(decode_elements(bytes, |b| i32::from_le_bytes(b).into())),
+            DType::U32 => InterpElements::Int(decode_elements(bytes, |b| u32::from_le_bytes(b).into())),
+            DType::I8 => InterpElements::Int(decode_elements(bytes, |b| i8::from_le_bytes(b).into())),
+            DType::U8 => InterpElements::Int(decode_elements(bytes, |b| u8::from_le_bytes(b).into())),
         };
-        Ok(Value { descriptor, elements })
+        Ok(InterpTensor { descriptor, elements })
     }
 
     /// Dense little-endian bytes; floats that do not fit their data type are rounded.
     pub fn to_bytes(&self) -> Vec<u8> {
         let dtype = self.descriptor.dtype;
         match &self.elements {
-            Elements::Float(values) if dtype == DType::F16 => {
+            InterpElements::Float(values) if dtype == DType::F16 => {
                 values.iter().flat_map(|&value| float16::to_bits(value).to_le_bytes()).collect()
             }
-            Elements::Float(values) => values.iter().flat_map(|&value| (value as f32).to_le_bytes()).collect(),
+            InterpElements::Float(values) => values.iter().flat_map(|&value| (value as f32).to_le_bytes()).collect(),
             // The low bytes of a two's complement number are that number in the narrower type.
-            Elements::Int(values) => {
+            InterpElements::Int(values) => {
                 values.iter().flat_map(|v| v.to_le_bytes().into_iter().take(dtype.bytes())).collect()
             }
         }
@@ -153,15 +153,15 @@ impl Value {
     }
 
     /// The elements in row-major order.
-    pub fn elements(&self) -> &Elements {
+    pub fn elements(&self) -> &InterpElements {
         &self.elements
     }
 
     /// The elements as f64, whatever their type.
-    pub fn numbers(&self) -> Vec<f64> {
+    pub fn to_f64_numbers(&self) -> Vec<f64> {
         match &self.elements {
-            Elements::Float(values) => values.clone(),
-            Elements::Int(values) => values.iter().map(|&value| value as f64).collect(),
+            InterpElements::Float(values) => values.clone(),
+            InterpElements::Int(values) => values.iter().map(|&value| value as f64).collect(),
         }
     }
 
@@ -173,41 +173,49 @@ impl Value {
     /// The elements of a float tensor.
     pub(super) fn floats(&self) -> &[f64] {
         match &self.elements {
-            Elements::Float(values) => values,
-            Elements::Int(_) => unreachable!("inference has checked that {} is a float tensor", self.descriptor),
+            InterpElements::Float(values) => values,
+            InterpElements::Int(_) => unreachable!("inference has checked that {} is a float tensor", self.descriptor),
         }
     }
 
     /// The elements of an integer tensor.
     pub(super) fn ints(&self) -> &[i128] {
         match &self.elements {
-            Elements::Int(values) => values,
-            Elements::Float(_) => unreachable!("inference has checked that {} is an integer tensor", self.descriptor),
+            InterpElements::Int(values) => values,
+            InterpElements::Float(_) => {
+                unreachable!("inference has checked that {} is an integer tensor", self.descriptor)
+            }
         }
     }
 
     /// A result as it is kept: floats rounded to the data type unless `precision` is exact, integers wrapped.
-    pub(super) fn stored(descriptor: Descriptor, mut elements: Elements, precision: Precision) -> Value {
+    pub(super) fn rounded_to_dtype(
+        descriptor: Descriptor,
+        mut elements: InterpElements,
+        precision: InterpPrecision,
+    ) -> InterpTensor {
         assert_eq!(elements.len(), descriptor.shape.elements(), "an operator filled {descriptor}");
         match &mut elements {
-            Elements::Float(values) => values.iter_mut().for_each(|v| *v = round(*v, descriptor.dtype, precision)),
-            Elements::Int(values) => values.iter_mut().for_each(|v| *v = wrap(*v, descriptor.dtype)),
+            InterpElements::Float(values) => {
+                values.iter_mut().for_each(|v| *v = round_to_dtype(*v, descriptor.dtype, precision))
+            }
+            InterpElements::Int(values) => values.iter_mut().for_each(|v| *v = wrap_to_dtype(*v, descriptor.dtype)),
         }
-        Value { descriptor, elements }
+        InterpTensor { descriptor, elements }
     }
 }
 
 /// `value` as the nearest number of a float type.
-pub(super) fn round(value: f64, dtype: DType, precision: Precision) -> f64 {
+pub(super) fn round_to_dtype(value: f64, dtype: DType, precision: InterpPrecision) -> f64 {
     match (precision, dtype) {
-        (Precision::Exact, _) => value,
-        (Precision::Stored, DType::F16) => float16::round(value),
-        (Precision::Stored, _) => f64::from(value as f32),
+        (InterpPrecision::Exact, _) => value,
+        (InterpPrecision::Stored, DType::F16) => float16::round(value),
+        (InterpPrecision::Stored, _) => f64::from(value as f32),
     }
 }
 
 /// `value` modulo the type's range.
-pub(super) fn wrap(value: i128, dtype: DType) -> i128 {
+pub(super) fn wrap_to_dtype(value: i128, dtype: DType) -> i128 {
     match dtype {
         DType::I64 => (value as i64).into(),
         DType::U64 => (value as u64).into(),
@@ -220,7 +228,7 @@ pub(super) fn wrap(value: i128, dtype: DType) -> i128 {
 }
 
 /// The smallest and largest number of an integer type.
-pub(super) fn range(dtype: DType) -> [i128; 2] {
+pub(super) fn integer_range(dtype: DType) -> [i128; 2] {
     let bits = 8 * dtype.bytes() as u32;
     if dtype.is_signed_integer() { [-(1 << (bits - 1)), (1 << (bits - 1)) - 1] } else { [0, (1 << bits) - 1] }
 }
@@ -232,6 +240,6 @@ fn integer(scalar: Scalar) -> i128 {
     }
 }
 
-fn each<const N: usize, T>(bytes: &[u8], decode: impl Fn([u8; N]) -> T) -> Vec<T> {
+fn decode_elements<const N: usize, T>(bytes: &[u8], decode: impl Fn([u8; N]) -> T) -> Vec<T> {
     bytes.chunks_exact(N).map(|chunk| decode(chunk.try_into().expect("chunks_exact gives N bytes"))).collect()
 }

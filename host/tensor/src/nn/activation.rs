@@ -1,20 +1,20 @@
 //! Activations: element by element, and the exponential over its sum. Shape and data type unchanged; `float16` is computed
 //! in `float32` and rounded once.
 
-use super::wide::widely;
-use super::{check_float, like, scale, shift};
+use super::f32_compute::in_f32;
+use super::{check_float, fill_like, scale_by, shift_by};
 use crate::builder::GraphBuilder;
 use crate::error::GraphError;
 use crate::graph::NodeId;
 
-type Built = Result<NodeId, GraphError>;
+type ActivationResult = Result<NodeId, GraphError>;
 
 /// `max(x, 0)`, with slope 0 at 0; NaN stays NaN. Float or integer. Source: WebNN `relu`.
 ///
 /// # Errors
 /// `UnknownNode`; `TooManyNodes`.
-pub fn relu(g: &mut GraphBuilder, x: NodeId) -> Built {
-    let zero = like(g, x, 0.0)?;
+pub fn relu(g: &mut GraphBuilder, x: NodeId) -> ActivationResult {
+    let zero = fill_like(g, x, 0.0)?;
     let negative = g.less_or_equal(x, zero)?;
     g.select(negative, zero, x)
 }
@@ -23,11 +23,11 @@ pub fn relu(g: &mut GraphBuilder, x: NodeId) -> Built {
 ///
 /// # Errors
 /// `DType`; `UnknownNode`; `TooManyNodes`.
-pub fn leaky_relu(g: &mut GraphBuilder, x: NodeId, alpha: f64) -> Built {
+pub fn leaky_relu(g: &mut GraphBuilder, x: NodeId, alpha: f64) -> ActivationResult {
     check_float(g, "leaky-relu", "input", x)?;
-    let zero = like(g, x, 0.0)?;
+    let zero = fill_like(g, x, 0.0)?;
     let negative = g.less_or_equal(x, zero)?;
-    let scaled = scale(g, x, alpha)?;
+    let scaled = scale_by(g, x, alpha)?;
     g.select(negative, scaled, x)
 }
 
@@ -35,8 +35,8 @@ pub fn leaky_relu(g: &mut GraphBuilder, x: NodeId, alpha: f64) -> Built {
 ///
 /// # Errors
 /// `DTypesDiffer`; `Broadcast`; `UnknownNode`; `TooManyNodes`.
-pub fn prelu(g: &mut GraphBuilder, x: NodeId, slope: NodeId) -> Built {
-    let zero = like(g, x, 0.0)?;
+pub fn prelu(g: &mut GraphBuilder, x: NodeId, slope: NodeId) -> ActivationResult {
+    let zero = fill_like(g, x, 0.0)?;
     let negative = g.less_or_equal(x, zero)?;
     let scaled = g.mul(x, slope)?;
     g.select(negative, scaled, x)
@@ -46,11 +46,11 @@ pub fn prelu(g: &mut GraphBuilder, x: NodeId, slope: NodeId) -> Built {
 ///
 /// # Errors
 /// `DType`; `UnknownNode`; `TooManyNodes`.
-pub fn linear_function(g: &mut GraphBuilder, x: NodeId, alpha: f64, beta: f64) -> Built {
+pub fn linear_function(g: &mut GraphBuilder, x: NodeId, alpha: f64, beta: f64) -> ActivationResult {
     check_float(g, "linear", "input", x)?;
-    widely(g, x, |g, x| {
-        let scaled = scale(g, x, alpha)?;
-        shift(g, scaled, beta)
+    in_f32(g, x, |g, x| {
+        let scaled = scale_by(g, x, alpha)?;
+        shift_by(g, scaled, beta)
     })
 }
 
@@ -58,16 +58,16 @@ pub fn linear_function(g: &mut GraphBuilder, x: NodeId, alpha: f64, beta: f64) -
 ///
 /// # Errors
 /// `DType`; `UnknownNode`; `TooManyNodes`.
-pub fn elu(g: &mut GraphBuilder, x: NodeId, alpha: f64) -> Built {
+pub fn elu(g: &mut GraphBuilder, x: NodeId, alpha: f64) -> ActivationResult {
     check_float(g, "elu", "input", x)?;
-    widely(g, x, |g, x| {
-        let zero = like(g, x, 0.0)?;
+    in_f32(g, x, |g, x| {
+        let zero = fill_like(g, x, 0.0)?;
         let negative = g.less_or_equal(x, zero)?;
         // The exponential of a large positive element would be infinite, and its unused gradient 0 * inf.
         let bounded = g.select(negative, x, zero)?;
         let power = g.exp(bounded)?;
-        let curve = shift(g, power, -1.0)?;
-        let curve = scale(g, curve, alpha)?;
+        let curve = shift_by(g, power, -1.0)?;
+        let curve = scale_by(g, curve, alpha)?;
         g.select(negative, curve, x)
     })
 }
@@ -77,9 +77,9 @@ pub fn elu(g: &mut GraphBuilder, x: NodeId, alpha: f64) -> Built {
 ///
 /// # Errors
 /// `DType`; `UnknownNode`; `TooManyNodes`.
-pub fn sigmoid(g: &mut GraphBuilder, x: NodeId) -> Built {
-    widely(g, x, |g, x| {
-        let (zero, one) = (like(g, x, 0.0)?, like(g, x, 1.0)?);
+pub fn sigmoid(g: &mut GraphBuilder, x: NodeId) -> ActivationResult {
+    in_f32(g, x, |g, x| {
+        let (zero, one) = (fill_like(g, x, 0.0)?, fill_like(g, x, 1.0)?);
         let negative = g.less_or_equal(x, zero)?;
         let opposite = g.neg(x)?;
         let exponent = g.select(negative, x, opposite)?;
@@ -94,7 +94,7 @@ pub fn sigmoid(g: &mut GraphBuilder, x: NodeId) -> Built {
 ///
 /// # Errors
 /// `DType`; `UnknownNode`; `TooManyNodes`.
-pub fn log_sigmoid(g: &mut GraphBuilder, x: NodeId) -> Built {
+pub fn log_sigmoid(g: &mut GraphBuilder, x: NodeId) -> ActivationResult {
     let negative = g.neg(x)?;
     let cost = softplus(g, negative)?;
     g.neg(cost)
@@ -104,9 +104,9 @@ pub fn log_sigmoid(g: &mut GraphBuilder, x: NodeId) -> Built {
 ///
 /// # Errors
 /// `DType`; `UnknownNode`; `TooManyNodes`.
-pub fn hard_sigmoid(g: &mut GraphBuilder, x: NodeId, alpha: f64, beta: f64) -> Built {
+pub fn hard_sigmoid(g: &mut GraphBuilder, x: NodeId, alpha: f64, beta: f64) -> ActivationResult {
     check_float(g, "hard-sigmoid", "input", x)?;
-    widely(g, x, |g, x| {
+    in_f32(g, x, |g, x| {
         let line = linear_function(g, x, alpha, beta)?;
         clamp(g, line, Some(0.0), Some(1.0))
     })
@@ -116,8 +116,8 @@ pub fn hard_sigmoid(g: &mut GraphBuilder, x: NodeId, alpha: f64, beta: f64) -> B
 ///
 /// # Errors
 /// `DType`; `UnknownNode`; `TooManyNodes`.
-pub fn hard_swish(g: &mut GraphBuilder, x: NodeId) -> Built {
-    widely(g, x, |g, x| {
+pub fn hard_swish(g: &mut GraphBuilder, x: NodeId) -> ActivationResult {
+    in_f32(g, x, |g, x| {
         let gate = hard_sigmoid(g, x, 1.0 / 6.0, 0.5)?;
         g.mul(x, gate)
     })
@@ -127,8 +127,8 @@ pub fn hard_swish(g: &mut GraphBuilder, x: NodeId) -> Built {
 ///
 /// # Errors
 /// `DType`; `UnknownNode`; `TooManyNodes`.
-pub fn silu(g: &mut GraphBuilder, x: NodeId) -> Built {
-    widely(g, x, |g, x| {
+pub fn silu(g: &mut GraphBuilder, x: NodeId) -> ActivationResult {
+    in_f32(g, x, |g, x| {
         let gate = sigmoid(g, x)?;
         g.mul(x, gate)
     })
@@ -138,12 +138,12 @@ pub fn silu(g: &mut GraphBuilder, x: NodeId) -> Built {
 ///
 /// # Errors
 /// `DType`; `UnknownNode`; `TooManyNodes`.
-pub fn gelu(g: &mut GraphBuilder, x: NodeId) -> Built {
-    widely(g, x, |g, x| {
-        let scaled = scale(g, x, std::f64::consts::FRAC_1_SQRT_2)?;
+pub fn gelu(g: &mut GraphBuilder, x: NodeId) -> ActivationResult {
+    in_f32(g, x, |g, x| {
+        let scaled = scale_by(g, x, std::f64::consts::FRAC_1_SQRT_2)?;
         let curve = g.erf(scaled)?;
-        let curve = shift(g, curve, 1.0)?;
-        let half = scale(g, x, 0.5)?;
+        let curve = shift_by(g, curve, 1.0)?;
+        let half = scale_by(g, x, 0.5)?;
         g.mul(half, curve)
     })
 }
@@ -152,15 +152,15 @@ pub fn gelu(g: &mut GraphBuilder, x: NodeId) -> Built {
 ///
 /// # Errors
 /// `DType`; `UnknownNode`; `TooManyNodes`.
-pub fn softplus(g: &mut GraphBuilder, x: NodeId) -> Built {
-    widely(g, x, |g, x| {
+pub fn softplus(g: &mut GraphBuilder, x: NodeId) -> ActivationResult {
+    in_f32(g, x, |g, x| {
         let magnitude = g.abs(x)?;
         let negative = g.neg(magnitude)?;
         let power = g.exp(negative)?;
-        let sum = shift(g, power, 1.0)?;
+        let sum = shift_by(g, power, 1.0)?;
         let curve = g.log(sum)?;
         // At 0 this maximum's slope is 1/2, as the function's is there; the magnitude's is 0.
-        let zero = like(g, x, 0.0)?;
+        let zero = fill_like(g, x, 0.0)?;
         let line = g.max(x, zero)?;
         g.add(line, curve)
     })
@@ -170,11 +170,11 @@ pub fn softplus(g: &mut GraphBuilder, x: NodeId) -> Built {
 ///
 /// # Errors
 /// `DType`; `UnknownNode`; `TooManyNodes`.
-pub fn softsign(g: &mut GraphBuilder, x: NodeId) -> Built {
+pub fn softsign(g: &mut GraphBuilder, x: NodeId) -> ActivationResult {
     check_float(g, "softsign", "input", x)?;
-    widely(g, x, |g, x| {
+    in_f32(g, x, |g, x| {
         let magnitude = g.abs(x)?;
-        let sum = shift(g, magnitude, 1.0)?;
+        let sum = shift_by(g, magnitude, 1.0)?;
         g.div(x, sum)
     })
 }
@@ -183,14 +183,14 @@ pub fn softsign(g: &mut GraphBuilder, x: NodeId) -> Built {
 ///
 /// # Errors
 /// `ScalarRange` for a limit that the data type cannot hold; `UnknownNode`; `TooManyNodes`.
-pub fn clamp(g: &mut GraphBuilder, x: NodeId, min: Option<f64>, max: Option<f64>) -> Built {
+pub fn clamp(g: &mut GraphBuilder, x: NodeId, min: Option<f64>, max: Option<f64>) -> ActivationResult {
     let mut limited = x;
     if let Some(min) = min {
-        let low = like(g, x, min)?;
+        let low = fill_like(g, x, min)?;
         limited = g.max(limited, low)?;
     }
     if let Some(max) = max {
-        let high = like(g, x, max)?;
+        let high = fill_like(g, x, max)?;
         limited = g.min(limited, high)?;
     }
     Ok(limited)
@@ -200,8 +200,8 @@ pub fn clamp(g: &mut GraphBuilder, x: NodeId, min: Option<f64>, max: Option<f64>
 ///
 /// # Errors
 /// `DType`; `UnknownOperand`; `TooManyNodes`.
-pub fn tan(g: &mut GraphBuilder, x: NodeId) -> Built {
-    widely(g, x, |g, x| {
+pub fn tan(g: &mut GraphBuilder, x: NodeId) -> ActivationResult {
+    in_f32(g, x, |g, x| {
         let (sin, cos) = (g.sin(x)?, g.cos(x)?);
         g.div(sin, cos)
     })
@@ -211,9 +211,9 @@ pub fn tan(g: &mut GraphBuilder, x: NodeId) -> Built {
 ///
 /// # Errors
 /// `DType`; `AxisOutOfRange`; `UnknownOperand`; `TooManyNodes`.
-pub fn softmax(g: &mut GraphBuilder, x: NodeId, axis: usize) -> Built {
-    widely(g, x, |g, x| {
-        let centred = centred(g, x, axis)?;
+pub fn softmax(g: &mut GraphBuilder, x: NodeId, axis: usize) -> ActivationResult {
+    in_f32(g, x, |g, x| {
+        let centred = subtract_max(g, x, axis)?;
         let power = g.exp(centred)?;
         let sum = g.reduce_sum(power, &[axis], true)?;
         g.div(power, sum)
@@ -224,9 +224,9 @@ pub fn softmax(g: &mut GraphBuilder, x: NodeId, axis: usize) -> Built {
 ///
 /// # Errors
 /// `DType`; `AxisOutOfRange`; `UnknownOperand`; `TooManyNodes`.
-pub fn log_softmax(g: &mut GraphBuilder, x: NodeId, axis: usize) -> Built {
-    widely(g, x, |g, x| {
-        let centred = centred(g, x, axis)?;
+pub fn log_softmax(g: &mut GraphBuilder, x: NodeId, axis: usize) -> ActivationResult {
+    in_f32(g, x, |g, x| {
+        let centred = subtract_max(g, x, axis)?;
         let power = g.exp(centred)?;
         let sum = g.reduce_sum(power, &[axis], true)?;
         let log = g.log(sum)?;
@@ -236,7 +236,7 @@ pub fn log_softmax(g: &mut GraphBuilder, x: NodeId, axis: usize) -> Built {
 
 /// `x` less its largest along `axis`. The result of a softmax does not depend on what is subtracted, so no gradient
 /// needs to flow through the maximum.
-pub(super) fn centred(g: &mut GraphBuilder, x: NodeId, axis: usize) -> Built {
+pub(super) fn subtract_max(g: &mut GraphBuilder, x: NodeId, axis: usize) -> ActivationResult {
     let largest = g.reduce_max(x, &[axis], true)?;
     let largest = g.stop_gradient(largest)?;
     g.sub(x, largest)

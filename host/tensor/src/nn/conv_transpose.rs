@@ -5,7 +5,7 @@ use super::conv::{InputLayout, add_bias, from_nchw, to_nchw};
 use crate::builder::GraphBuilder;
 use crate::error::GraphError;
 use crate::graph::NodeId;
-use crate::op::{Conv2d, Convolution, Op};
+use crate::op::{Conv2d, ConvolutionOp, Op};
 
 /// Where a transposed convolution's filter has its input channels, output channels, height and width.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -75,7 +75,7 @@ pub fn conv_transpose2d(
         let dims = (g.descriptor(x).shape[2 + axis], g.descriptor(filter).shape[2 + axis]);
         *size = output_size(op, dims, axis, &options)?;
     }
-    let adjoint = Op::Convolution(Convolution::Conv2dInputGrad { conv: options.conv, size });
+    let adjoint = Op::Convolution(ConvolutionOp::Conv2dInputGrad { conv: options.conv, size });
     let y = g.add_node(adjoint, &[x, filter])?;
     let y = add_bias(g, op, y, bias)?;
     from_nchw(g, y, options.input_layout)

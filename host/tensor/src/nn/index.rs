@@ -6,10 +6,10 @@ use crate::builder::GraphBuilder;
 use crate::error::GraphError;
 use crate::graph::NodeId;
 use crate::limits::RANK_MAX;
-use crate::op::{Combine, Scalar};
+use crate::op::{Scalar, ScatterCombine};
 use crate::{DType, Descriptor, Shape};
 
-type Built = Result<NodeId, GraphError>;
+type IndexResult = Result<NodeId, GraphError>;
 
 /// Along `axis` the element that the index at the same place names; along the other axes the same place.
 ///
@@ -18,9 +18,9 @@ type Built = Result<NodeId, GraphError>;
 ///
 /// # Errors
 /// `DType` of the indices; `Rank`; `AxisOutOfRange`; `Dimension`; `AxisEmpty`; `UnknownNode`; `TooManyNodes`.
-pub fn gather_elements(g: &mut GraphBuilder, x: NodeId, indices: NodeId, axis: usize) -> Built {
-    let places = elements(g, "gather-elements", x, indices, axis)?;
-    let flat = flat(g, x)?;
+pub fn gather_elements(g: &mut GraphBuilder, x: NodeId, indices: NodeId, axis: usize) -> IndexResult {
+    let places = flat_element_indices(g, "gather-elements", x, indices, axis)?;
+    let flat = flatten(g, x)?;
     g.gather(flat, places, 0)
 }
 
@@ -36,17 +36,17 @@ pub fn scatter_elements(
     indices: NodeId,
     updates: NodeId,
     axis: usize,
-    combine: Combine,
-) -> Built {
+    combine: ScatterCombine,
+) -> IndexResult {
     let op = "scatter-elements";
     let (lhs, rhs) = (g.descriptor_of(indices)?, g.descriptor_of(updates)?);
     if lhs.shape != rhs.shape {
         return Err(GraphError::ShapesDiffer { op, lhs: lhs.clone(), rhs: rhs.clone() });
     }
-    let places = elements(g, op, x, indices, axis)?;
-    let (flat_x, places, updates) = (flat(g, x)?, flat(g, places)?, flat(g, updates)?);
+    let places = flat_element_indices(g, op, x, indices, axis)?;
+    let (flat_x, places, updates) = (flatten(g, x)?, flatten(g, places)?, flatten(g, updates)?);
     let scattered = g.scatter(flat_x, places, updates, 0, combine)?;
-    reshaped(g, scattered, x)
+    reshape_like(g, scattered, x)
 }
 
 /// Each row of `indices` names places along the first axes of `x`; the result has what stands there.
@@ -56,8 +56,8 @@ pub fn scatter_elements(
 /// # Errors
 /// `DType` of the indices; `Rank` of the indices; `Dimension` if `k` is above the rank of `x`; `AxisEmpty`;
 /// `RankTooLarge`; `UnknownNode`; `TooManyNodes`.
-pub fn gather_nd(g: &mut GraphBuilder, x: NodeId, indices: NodeId) -> Built {
-    let (places, rows) = rows(g, "gather-nd", x, indices)?;
+pub fn gather_nd(g: &mut GraphBuilder, x: NodeId, indices: NodeId) -> IndexResult {
+    let (places, rows) = flat_row_indices(g, "gather-nd", x, indices)?;
     g.gather(rows, places, 0)
 }
 
@@ -67,8 +67,14 @@ pub fn gather_nd(g: &mut GraphBuilder, x: NodeId, indices: NodeId) -> Built {
 ///
 /// # Errors
 /// As [`gather_nd`]; `DTypesDiffer`; `Rank` or `Dimension` of the updates.
-pub fn scatter_nd(g: &mut GraphBuilder, x: NodeId, indices: NodeId, updates: NodeId, combine: Combine) -> Built {
-    let (places, rows) = rows(g, "scatter-nd", x, indices)?;
+pub fn scatter_nd(
+    g: &mut GraphBuilder,
+    x: NodeId,
+    indices: NodeId,
+    updates: NodeId,
+    combine: ScatterCombine,
+) -> IndexResult {
+    let (places, rows) = flat_row_indices(g, "scatter-nd", x, indices)?;
     // The updates' rest is flattened as the operand's was: checked here, where its dimensions are known.
     let (k, wanted) = (g.descriptor(indices).shape.last().copied().unwrap_or(0), g.descriptor(x).shape.clone());
     let (got, count) = (g.descriptor_of(updates)?.clone(), g.descriptor(places).shape.rank());
@@ -85,11 +91,17 @@ pub fn scatter_nd(g: &mut GraphBuilder, x: NodeId, indices: NodeId, updates: Nod
     let rest: Vec<usize> = [&got.shape[..count], &g.descriptor(rows).shape[1..]].concat();
     let updates = g.reshape(updates, &rest)?;
     let scattered = g.scatter(rows, places, updates, 0, combine)?;
-    reshaped(g, scattered, x)
+    reshape_like(g, scattered, x)
 }
 
 /// The flat places in `x` that `indices` name along `axis`; in the indices' shape, `int32`.
-fn elements(g: &mut GraphBuilder, op: &'static str, x: NodeId, indices: NodeId, axis: usize) -> Built {
+fn flat_element_indices(
+    g: &mut GraphBuilder,
+    op: &'static str,
+    x: NodeId,
+    indices: NodeId,
+    axis: usize,
+) -> IndexResult {
     let shape = g.descriptor_of(x)?.shape.clone();
     check_rank(g, op, "indices", indices, shape.rank())?;
     let got = g.descriptor(indices).clone();
@@ -99,7 +111,7 @@ fn elements(g: &mut GraphBuilder, op: &'static str, x: NodeId, indices: NodeId, 
     let mut places = None;
     for along in 0..shape.rank() {
         let part = if along == axis {
-            place(g, op, indices, shape[axis])?
+            clamped_index(g, op, indices, shape[axis])?
         } else {
             let expected = shape[along];
             if got.shape[along] > expected {
@@ -107,14 +119,19 @@ fn elements(g: &mut GraphBuilder, op: &'static str, x: NodeId, indices: NodeId, 
             }
             g.iota(Descriptor::new(DType::I32, got.shape.clone()), along)?
         };
-        places = Some(joined(g, places, part, stride(&shape, along))?);
+        places = Some(accumulate_index(g, places, part, axis_stride(&shape, along))?);
     }
     // A rank of 0 has no axis, which is refused above.
     Ok(places.unwrap_or(indices))
 }
 
 /// The flat rows that `indices` name, `int32[i..]`, and `x` as `[d1 * .. * dk, r]`.
-fn rows(g: &mut GraphBuilder, op: &'static str, x: NodeId, indices: NodeId) -> Result<(NodeId, NodeId), GraphError> {
+fn flat_row_indices(
+    g: &mut GraphBuilder,
+    op: &'static str,
+    x: NodeId,
+    indices: NodeId,
+) -> Result<(NodeId, NodeId), GraphError> {
     let (shape, got) = (g.descriptor_of(x)?.shape.clone(), g.descriptor_of(indices)?.clone());
     let Some(last) = got.shape.rank().checked_sub(1) else {
         return Err(GraphError::Rank { op, operand: "indices", least: 1, most: RANK_MAX, got });
@@ -127,9 +144,9 @@ fn rows(g: &mut GraphBuilder, op: &'static str, x: NodeId, indices: NodeId) -> R
     let mut places = None;
     for (axis, &size) in named.iter().enumerate() {
         let part = g.narrow(indices, last, axis, 1)?;
-        let part = place(g, op, part, size)?;
+        let part = clamped_index(g, op, part, size)?;
         let part = g.reshape(part, &got.shape[..last])?;
-        places = Some(joined(g, places, part, named[axis + 1..].iter().product())?);
+        places = Some(accumulate_index(g, places, part, named[axis + 1..].iter().product())?);
     }
     let places = match places {
         Some(places) => places,
@@ -140,7 +157,7 @@ fn rows(g: &mut GraphBuilder, op: &'static str, x: NodeId, indices: NodeId) -> R
 }
 
 /// An index along an axis of this size as a place in it, `int32`.
-fn place(g: &mut GraphBuilder, op: &'static str, indices: NodeId, size: usize) -> Built {
+fn clamped_index(g: &mut GraphBuilder, op: &'static str, indices: NodeId, size: usize) -> IndexResult {
     let dtype = g.descriptor_of(indices)?.dtype;
     if dtype.is_float() {
         return Err(GraphError::DType { op, operand: "indices", expected: "an integer type", got: dtype });
@@ -164,22 +181,22 @@ fn place(g: &mut GraphBuilder, op: &'static str, indices: NodeId, size: usize) -
     g.cast(place, DType::I32)
 }
 
-fn joined(g: &mut GraphBuilder, places: Option<NodeId>, part: NodeId, stride: usize) -> Built {
+fn accumulate_index(g: &mut GraphBuilder, places: Option<NodeId>, part: NodeId, stride: usize) -> IndexResult {
     let stride = g.scalar(DType::I32, Scalar::Int(stride as i128))?;
     let scaled = g.mul(part, stride)?;
     places.map_or(Ok(scaled), |places| g.add(places, scaled))
 }
 
-fn stride(shape: &Shape, axis: usize) -> usize {
+fn axis_stride(shape: &Shape, axis: usize) -> usize {
     shape[axis + 1..].iter().product()
 }
 
-fn flat(g: &mut GraphBuilder, x: NodeId) -> Built {
+fn flatten(g: &mut GraphBuilder, x: NodeId) -> IndexResult {
     let count = g.descriptor_of(x)?.shape.elements();
     g.reshape(x, &[count])
 }
 
-fn reshaped(g: &mut GraphBuilder, x: NodeId, like: NodeId) -> Built {
+fn reshape_like(g: &mut GraphBuilder, x: NodeId, like: NodeId) -> IndexResult {
     let shape = g.descriptor_of(like)?.shape.clone();
     g.reshape(x, &shape)
 }

@@ -1,11 +1,11 @@
 //! Matrix products with scaling and bias.
 
-use super::wide::widely_with;
-use super::{check_rank, scale};
+use super::f32_compute::in_f32_with;
+use super::{check_rank, scale_by};
 use crate::builder::GraphBuilder;
 use crate::error::GraphError;
 use crate::graph::NodeId;
-use crate::op::{Contract, Op};
+use crate::op::{ContractOp, Op};
 
 /// WebNN's `MLGemmOptions`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -42,12 +42,12 @@ pub fn gemm(
     let GemmOptions { alpha, beta, transpose_a, transpose_b } = options;
     check_rank(g, "gemm", "a", a, 2)?;
     check_rank(g, "gemm", "b", b, 2)?;
-    let product = g.add_node(Op::Contract(Contract::MatMul { transpose_a, transpose_b }), &[a, b])?;
+    let product = g.add_node(Op::Contract(ContractOp::MatMul { transpose_a, transpose_b }), &[a, b])?;
     if alpha == 1.0 && c.is_none() {
         return Ok(product);
     }
-    let scaled = |g: &mut GraphBuilder, x: NodeId, by: f64| if by == 1.0 { Ok(x) } else { scale(g, x, by) };
-    widely_with(g, "gemm", product, [c], |g, product, [c]| {
+    let scaled = |g: &mut GraphBuilder, x: NodeId, by: f64| if by == 1.0 { Ok(x) } else { scale_by(g, x, by) };
+    in_f32_with(g, "gemm", product, [c], |g, product, [c]| {
         let product = scaled(g, product, alpha)?;
         let Some(c) = c else { return Ok(product) };
         let c = g.broadcast_to(c, g.descriptor(product).shape.clone())?;

@@ -1,15 +1,15 @@
 //! Losses, and how often a classifier is right.
 
-use super::activation::{centred, softplus};
+use super::activation::{softplus, subtract_max};
+use super::f32_compute::in_f32;
 use super::reduce::reduce_mean;
-use super::wide::widely;
-use super::{check_float, check_rank, like, scale};
+use super::{check_float, check_rank, fill_like, scale_by};
 use crate::builder::GraphBuilder;
 use crate::error::GraphError;
 use crate::graph::NodeId;
 use crate::{DType, Descriptor, Shape};
 
-type Built = Result<NodeId, GraphError>;
+type LossResult = Result<NodeId, GraphError>;
 
 /// Mean over the batch of the negative log-probability of each label.
 ///
@@ -18,27 +18,27 @@ type Built = Result<NodeId, GraphError>;
 ///
 /// # Errors
 /// `Rank`; `DType`; `Dimension`; `UnknownNode`; `TooManyNodes`.
-pub fn cross_entropy(g: &mut GraphBuilder, logits: NodeId, labels: NodeId) -> Built {
+pub fn cross_entropy(g: &mut GraphBuilder, logits: NodeId, labels: NodeId) -> LossResult {
     let op = "cross-entropy";
     check_labels(g, op, logits, labels)?;
     let [batch, classes] = [g.descriptor(logits).shape[0], g.descriptor(logits).shape[1]];
-    widely(g, logits, |g, logits| {
-        let centred = centred(g, logits, 1)?;
+    in_f32(g, logits, |g, logits| {
+        let centred = subtract_max(g, logits, 1)?;
         let power = g.exp(centred)?;
         let power = g.reduce_sum(power, &[1], false)?;
         let log = g.log(power)?;
         // The label's logit alone, and not its log-probability among those of all classes: what is summed over the classes
         // is read once, and the gradient needs no sum of its own. A selection, not a product: another logit may be -inf.
-        let labelled = is_label(g, labels, classes)?;
-        let zero = like(g, centred, 0.0)?;
+        let labelled = label_mask(g, labels, classes)?;
+        let zero = fill_like(g, centred, 0.0)?;
         let chosen = g.select(labelled, centred, zero)?;
         let chosen = g.reduce_sum(chosen, &[1], false)?;
         let cost = g.sub(log, chosen)?;
-        let zero = like(g, cost, 0.0)?;
-        let is_class = is_within(g, labels, classes)?;
+        let zero = fill_like(g, cost, 0.0)?;
+        let is_class = in_range_mask(g, labels, classes)?;
         let cost = g.select(is_class, cost, zero)?;
         let sum = g.reduce_sum(cost, &[0], false)?;
-        let count = like(g, sum, batch as f64)?;
+        let count = fill_like(g, sum, batch as f64)?;
         g.div(sum, count)
     })
 }
@@ -48,7 +48,7 @@ pub fn cross_entropy(g: &mut GraphBuilder, logits: NodeId, labels: NodeId) -> Bu
 ///
 /// # Errors
 /// `DType`; `DTypesDiffer`; `Broadcast`; `UnknownNode`; `TooManyNodes`.
-pub fn binary_cross_entropy(g: &mut GraphBuilder, logits: NodeId, targets: NodeId) -> Built {
+pub fn binary_cross_entropy(g: &mut GraphBuilder, logits: NodeId, targets: NodeId) -> LossResult {
     // ln(1 + e^x) - t x
     let cost = softplus(g, logits)?;
     let gain = g.mul(targets, logits)?;
@@ -60,7 +60,7 @@ pub fn binary_cross_entropy(g: &mut GraphBuilder, logits: NodeId, targets: NodeI
 ///
 /// # Errors
 /// `DType`; `DTypesDiffer`; `Broadcast`; `UnknownNode`; `TooManyNodes`.
-pub fn mean_squared_error(g: &mut GraphBuilder, prediction: NodeId, target: NodeId) -> Built {
+pub fn mean_squared_error(g: &mut GraphBuilder, prediction: NodeId, target: NodeId) -> LossResult {
     let difference = g.sub(prediction, target)?;
     let square = g.mul(difference, difference)?;
     mean_of_all(g, square)
@@ -72,9 +72,9 @@ pub fn mean_squared_error(g: &mut GraphBuilder, prediction: NodeId, target: Node
 ///
 /// # Errors
 /// `DType`; `RankTooLarge`; `TooManyElements`; `UnknownNode`; `TooManyNodes`.
-pub fn one_hot(g: &mut GraphBuilder, indices: NodeId, depth: usize, dtype: DType) -> Built {
+pub fn one_hot(g: &mut GraphBuilder, indices: NodeId, depth: usize, dtype: DType) -> LossResult {
     check_integer(g, "one-hot", "indices", indices)?;
-    let truth = is_label(g, indices, depth)?;
+    let truth = label_mask(g, indices, depth)?;
     g.cast(truth, dtype)
 }
 
@@ -84,7 +84,7 @@ pub fn one_hot(g: &mut GraphBuilder, indices: NodeId, depth: usize, dtype: DType
 ///
 /// # Errors
 /// `Rank`; `DType`; `Dimension`; `AxisEmpty` without classes; `UnknownNode`; `TooManyNodes`.
-pub fn accuracy(g: &mut GraphBuilder, logits: NodeId, labels: NodeId) -> Built {
+pub fn accuracy(g: &mut GraphBuilder, logits: NodeId, labels: NodeId) -> LossResult {
     check_labels(g, "accuracy", logits, labels)?;
     let guess = g.arg_max(logits, 1, false)?;
     let labels = g.cast(labels, DType::I32)?;
@@ -93,18 +93,18 @@ pub fn accuracy(g: &mut GraphBuilder, logits: NodeId, labels: NodeId) -> Built {
     reduce_mean(g, right, &[0], false)
 }
 
-fn mean_of_all(g: &mut GraphBuilder, x: NodeId) -> Built {
+fn mean_of_all(g: &mut GraphBuilder, x: NodeId) -> LossResult {
     let Descriptor { dtype: _, shape } = g.descriptor(x).clone();
     let axes: Vec<usize> = (0..shape.rank()).collect();
     let sum = g.reduce_sum(x, &axes, false)?;
     if shape.elements() == 0 {
-        return like(g, sum, f64::NAN);
+        return fill_like(g, sum, f64::NAN);
     }
-    scale(g, sum, 1.0 / shape.elements() as f64)
+    scale_by(g, sum, 1.0 / shape.elements() as f64)
 }
 
 /// Truth along a new last axis of size `depth`: whether the coordinate is the index.
-fn is_label(g: &mut GraphBuilder, indices: NodeId, depth: usize) -> Built {
+fn label_mask(g: &mut GraphBuilder, indices: NodeId, depth: usize) -> LossResult {
     let indices = g.cast(indices, DType::I32)?;
     let shape = g.descriptor(indices).shape.clone();
     let column = g.reshape(indices, &[&shape[..], &[1]].concat())?;
@@ -116,9 +116,9 @@ fn is_label(g: &mut GraphBuilder, indices: NodeId, depth: usize) -> Built {
 }
 
 /// Truth for each index that is one of `0 .. depth`.
-fn is_within(g: &mut GraphBuilder, indices: NodeId, depth: usize) -> Built {
+fn in_range_mask(g: &mut GraphBuilder, indices: NodeId, depth: usize) -> LossResult {
     let indices = g.cast(indices, DType::I32)?;
-    let (first, end) = (like(g, indices, 0.0)?, like(g, indices, depth as f64)?);
+    let (first, end) = (fill_like(g, indices, 0.0)?, fill_like(g, indices, depth as f64)?);
     let (low, high) = (g.greater_or_equal(indices, first)?, g.less(indices, end)?);
     g.logical_and(low, high)
 }

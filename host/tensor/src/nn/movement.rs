@@ -1,6 +1,6 @@
 //! Cutting, repeating, and padding with the tensor's own elements.
 
-use super::like;
+use super::fill_like;
 use crate::builder::GraphBuilder;
 use crate::error::GraphError;
 use crate::graph::NodeId;
@@ -162,7 +162,7 @@ pub fn triangular(g: &mut GraphBuilder, x: NodeId, upper: bool, diagonal: i64) -
     let diagonal = g.scalar(DType::I32, Scalar::Int(diagonal.clamp(-reach, reach).into()))?;
     let of_row = g.add(row, diagonal)?;
     let kept = if upper { g.less_or_equal(of_row, column)? } else { g.less_or_equal(column, of_row)? };
-    let zero = like(g, x, 0.0)?;
+    let zero = fill_like(g, x, 0.0)?;
     g.select(kept, x, zero)
 }
 

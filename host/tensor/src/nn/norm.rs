@@ -1,9 +1,9 @@
 //! Normalisation. `float16` is computed in `float32`: squares of differences leave its range soon.
 
 use super::conv::{InputLayout, from_nchw, to_nchw};
+use super::f32_compute::in_f32_with;
 use super::reduce::reduce_mean;
-use super::wide::widely_with;
-use super::{check_float, check_rank, shift};
+use super::{check_float, check_rank, shift_by};
 use crate::builder::GraphBuilder;
 use crate::error::GraphError;
 use crate::graph::NodeId;
@@ -24,9 +24,9 @@ pub fn layer_normalization(
     axes: &[usize],
     epsilon: f64,
 ) -> Result<NodeId, GraphError> {
-    widely_with(g, "layer-normalization", x, [scale, bias], |g, x, [scale, bias]| {
-        let normal = normalised(g, x, axes, epsilon)?;
-        scaled_and_shifted(g, normal, axes, [scale, bias])
+    in_f32_with(g, "layer-normalization", x, [scale, bias], |g, x, [scale, bias]| {
+        let normal = normalize(g, x, axes, epsilon)?;
+        scale_and_shift(g, normal, axes, [scale, bias])
     })
 }
 
@@ -47,9 +47,9 @@ pub fn instance_normalization(
 ) -> Result<NodeId, GraphError> {
     check_rank(g, "instance-normalization", "input", x, 4)?;
     let x = to_nchw(g, x, layout)?;
-    let y = widely_with(g, "instance-normalization", x, [scale, bias], |g, x, [scale, bias]| {
-        let normal = normalised(g, x, &[2, 3], epsilon)?;
-        scaled_and_shifted(g, normal, &[1], [scale, bias])
+    let y = in_f32_with(g, "instance-normalization", x, [scale, bias], |g, x, [scale, bias]| {
+        let normal = normalize(g, x, &[2, 3], epsilon)?;
+        scale_and_shift(g, normal, &[1], [scale, bias])
     })?;
     from_nchw(g, y, layout)
 }
@@ -76,38 +76,38 @@ pub fn batch_normalization(
     if axis >= got.shape.rank() {
         return Err(GraphError::AxisOutOfRange { op, axis, got: got.clone() });
     }
-    widely_with(g, op, x, [Some(mean), Some(variance), scale, bias], |g, x, [mean, variance, scale, bias]| {
+    in_f32_with(g, op, x, [Some(mean), Some(variance), scale, bias], |g, x, [mean, variance, scale, bias]| {
         let mut y = x;
         if let Some(mean) = mean {
-            let mean = along(g, "mean", mean, x, &[axis])?;
+            let mean = broadcast_statistic(g, "mean", mean, x, &[axis])?;
             y = g.sub(x, mean)?;
         }
         if let Some(variance) = variance {
-            let variance = along(g, "variance", variance, x, &[axis])?;
-            y = over_deviation(g, y, variance, epsilon)?;
+            let variance = broadcast_statistic(g, "variance", variance, x, &[axis])?;
+            y = divide_by_deviation(g, y, variance, epsilon)?;
         }
-        scaled_and_shifted(g, y, &[axis], [scale, bias])
+        scale_and_shift(g, y, &[axis], [scale, bias])
     })
 }
 
 /// `(x - mean) / sqrt(variance + epsilon)` over `axes`.
-fn normalised(g: &mut GraphBuilder, x: NodeId, axes: &[usize], epsilon: f64) -> Result<NodeId, GraphError> {
+fn normalize(g: &mut GraphBuilder, x: NodeId, axes: &[usize], epsilon: f64) -> Result<NodeId, GraphError> {
     let mean = reduce_mean(g, x, axes, true)?;
     let centred = g.sub(x, mean)?;
     let squares = g.mul(centred, centred)?;
     let variance = reduce_mean(g, squares, axes, true)?;
-    over_deviation(g, centred, variance, epsilon)
+    divide_by_deviation(g, centred, variance, epsilon)
 }
 
 /// `x / sqrt(variance + epsilon)`.
-fn over_deviation(g: &mut GraphBuilder, x: NodeId, variance: NodeId, epsilon: f64) -> Result<NodeId, GraphError> {
-    let variance = shift(g, variance, epsilon)?;
+fn divide_by_deviation(g: &mut GraphBuilder, x: NodeId, variance: NodeId, epsilon: f64) -> Result<NodeId, GraphError> {
+    let variance = shift_by(g, variance, epsilon)?;
     let deviation = g.sqrt(variance)?;
     g.div(x, deviation)
 }
 
 /// `x * scale + bias`, each with the dimensions that `x` has at `axes`.
-fn scaled_and_shifted(
+fn scale_and_shift(
     g: &mut GraphBuilder,
     x: NodeId,
     axes: &[usize],
@@ -115,18 +115,18 @@ fn scaled_and_shifted(
 ) -> Result<NodeId, GraphError> {
     let mut y = x;
     if let Some(scale) = scale {
-        let scale = along(g, "scale", scale, x, axes)?;
+        let scale = broadcast_statistic(g, "scale", scale, x, axes)?;
         y = g.mul(y, scale)?;
     }
     if let Some(bias) = bias {
-        let bias = along(g, "bias", bias, x, axes)?;
+        let bias = broadcast_statistic(g, "bias", bias, x, axes)?;
         y = g.add(y, bias)?;
     }
     Ok(y)
 }
 
 /// `statistic`, whose dimensions are those of `x` at `axes`, with size 1 along the other axes of `x`.
-fn along(
+fn broadcast_statistic(
     g: &mut GraphBuilder,
     operand: &'static str,
     statistic: NodeId,

@@ -1,6 +1,6 @@
 //! Optimisers: from a parameter, its gradient and the optimiser's state to their next values, which the caller assigns.
 
-use super::{check_float, like, scale, shift};
+use super::{check_float, fill_like, scale_by, shift_by};
 use crate::builder::GraphBuilder;
 use crate::error::GraphError;
 use crate::graph::NodeId;
@@ -8,7 +8,7 @@ use crate::op::Scalar;
 
 /// Stochastic gradient descent.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Sgd {
+pub struct SgdOptions {
     /// Share of the last velocity that is kept; 0 is plain descent.
     pub momentum: f64,
     /// Whether the step looks ahead along the new velocity.
@@ -37,7 +37,7 @@ pub struct SgdUpdate {
 /// `DType`; `DTypesDiffer`; `Broadcast`; `UnknownNode`; `TooManyNodes`.
 pub fn sgd(
     g: &mut GraphBuilder,
-    options: &Sgd,
+    options: &SgdOptions,
     parameter: NodeId,
     gradient: NodeId,
     velocity: NodeId,
@@ -45,18 +45,18 @@ pub fn sgd(
 ) -> Result<SgdUpdate, GraphError> {
     let mut direction = gradient;
     if options.weight_decay != 0.0 {
-        let decay = scale(g, parameter, options.weight_decay)?;
+        let decay = scale_by(g, parameter, options.weight_decay)?;
         direction = g.add(direction, decay)?;
     }
-    let kept = scale(g, velocity, options.momentum)?;
+    let kept = scale_by(g, velocity, options.momentum)?;
     let velocity = g.add(kept, direction)?;
     let step = if options.nesterov {
-        let ahead = scale(g, velocity, options.momentum)?;
+        let ahead = scale_by(g, velocity, options.momentum)?;
         g.add(direction, ahead)?
     } else {
         velocity
     };
-    let parameter = descend(g, parameter, step, learning_rate)?;
+    let parameter = descent_step(g, parameter, step, learning_rate)?;
     Ok(SgdUpdate { parameter, velocity })
 }
 
@@ -73,7 +73,7 @@ pub enum WeightDecay {
 
 /// Adam and AdamW.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Adam {
+pub struct AdamOptions {
     /// Decay of the mean of gradients.
     pub beta_1: f64,
     /// Decay of the mean of their squares.
@@ -84,9 +84,9 @@ pub struct Adam {
     pub weight_decay: WeightDecay,
 }
 
-impl Default for Adam {
-    fn default() -> Adam {
-        Adam { beta_1: 0.9, beta_2: 0.999, epsilon: 1e-8, weight_decay: WeightDecay::None }
+impl Default for AdamOptions {
+    fn default() -> AdamOptions {
+        AdamOptions { beta_1: 0.9, beta_2: 0.999, epsilon: 1e-8, weight_decay: WeightDecay::None }
     }
 }
 
@@ -112,7 +112,7 @@ pub struct AdamUpdate {
 /// `DType`; `DTypesDiffer`; `Broadcast`; `UnknownNode`; `TooManyNodes`.
 pub fn adam(
     g: &mut GraphBuilder,
-    options: &Adam,
+    options: &AdamOptions,
     parameter: NodeId,
     gradient: NodeId,
     [first, second]: [NodeId; 2],
@@ -123,23 +123,23 @@ pub fn adam(
     match options.weight_decay {
         WeightDecay::None => {}
         WeightDecay::Gradient(share) => {
-            let decay = scale(g, parameter, share)?;
+            let decay = scale_by(g, parameter, share)?;
             gradient = g.add(gradient, decay)?;
         }
         WeightDecay::Decoupled(share) => {
-            let decay = scale(g, parameter, share)?;
-            parameter = descend(g, parameter, decay, learning_rate)?;
+            let decay = scale_by(g, parameter, share)?;
+            parameter = descent_step(g, parameter, decay, learning_rate)?;
         }
     }
-    let first = mean(g, first, gradient, options.beta_1)?;
+    let first = exponential_average(g, first, gradient, options.beta_1)?;
     let square = g.mul(gradient, gradient)?;
-    let second = mean(g, second, square, options.beta_2)?;
-    let corrected_first = corrected(g, first, options.beta_1, step)?;
-    let corrected_second = corrected(g, second, options.beta_2, step)?;
+    let second = exponential_average(g, second, square, options.beta_2)?;
+    let corrected_first = bias_corrected(g, first, options.beta_1, step)?;
+    let corrected_second = bias_corrected(g, second, options.beta_2, step)?;
     let deviation = g.sqrt(corrected_second)?;
-    let deviation = shift(g, deviation, options.epsilon)?;
+    let deviation = shift_by(g, deviation, options.epsilon)?;
     let direction = g.div(corrected_first, deviation)?;
-    let parameter = descend(g, parameter, direction, learning_rate)?;
+    let parameter = descent_step(g, parameter, direction, learning_rate)?;
     Ok(AdamUpdate { parameter, first, second })
 }
 
@@ -164,7 +164,7 @@ pub fn clip_by_global_norm(
         total = g.add(total, sum)?;
     }
     let norm = g.sqrt(total)?;
-    let limit = like(g, norm, norm_max)?;
+    let limit = fill_like(g, norm, norm_max)?;
     // max(norm, limit) is never 0 for a positive limit.
     let larger = g.max(norm, limit)?;
     let factor = g.div(limit, larger)?;
@@ -178,7 +178,7 @@ pub fn clip_by_global_norm(
 }
 
 /// `parameter - learning_rate * direction`.
-fn descend(
+fn descent_step(
     g: &mut GraphBuilder,
     parameter: NodeId,
     direction: NodeId,
@@ -191,18 +191,18 @@ fn descend(
 }
 
 /// `beta * mean + (1 - beta) * value`.
-fn mean(g: &mut GraphBuilder, mean: NodeId, value: NodeId, beta: f64) -> Result<NodeId, GraphError> {
-    let kept = scale(g, mean, beta)?;
-    let added = scale(g, value, 1.0 - beta)?;
+fn exponential_average(g: &mut GraphBuilder, mean: NodeId, value: NodeId, beta: f64) -> Result<NodeId, GraphError> {
+    let kept = scale_by(g, mean, beta)?;
+    let added = scale_by(g, value, 1.0 - beta)?;
     g.add(kept, added)
 }
 
 /// `mean / (1 - beta^step)`: as if the mean had not started at zero.
-fn corrected(g: &mut GraphBuilder, mean: NodeId, beta: f64, step: NodeId) -> Result<NodeId, GraphError> {
+fn bias_corrected(g: &mut GraphBuilder, mean: NodeId, beta: f64, step: NodeId) -> Result<NodeId, GraphError> {
     check_float(g, "adam", "step", step)?;
-    let base = like(g, step, beta)?;
+    let base = fill_like(g, step, beta)?;
     let power = g.pow(base, step)?;
-    let one = like(g, step, 1.0)?;
+    let one = fill_like(g, step, 1.0)?;
     let weight = g.sub(one, power)?;
     let dtype = g.descriptor_of(mean)?.dtype;
     let weight = g.cast(weight, dtype)?;

@@ -1,18 +1,18 @@
 //! Pooling in WebNN's layouts and roundings.
 
 use super::conv::{InputLayout, from_nchw, to_nchw};
-use super::reduce::root;
-use super::wide::widely;
-use super::{check_rank, like};
+use super::f32_compute::in_f32;
+use super::reduce::safe_sqrt;
+use super::{check_rank, fill_like};
 use crate::builder::GraphBuilder;
 use crate::error::GraphError;
 use crate::graph::NodeId;
-use crate::op::{Pool, Pool2d, Scalar};
+use crate::op::{Pool2d, PoolKind, Scalar};
 use crate::{Descriptor, Shape};
 
 /// How the number of windows along an axis is rounded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Rounding {
+pub enum PoolRounding {
     /// Windows that fit the padded image.
     #[default]
     Floor,
@@ -34,7 +34,7 @@ pub struct Pool2dOptions {
     /// Layout of input and result.
     pub layout: InputLayout,
     /// How the output's size is rounded.
-    pub rounding: Rounding,
+    pub rounding: PoolRounding,
     /// Height and width of the result, each as one of the roundings gives; they decide instead of `rounding`.
     pub output_sizes: Option<[usize; 2]>,
 }
@@ -47,7 +47,7 @@ impl Default for Pool2dOptions {
             strides: [1, 1],
             dilations: [1, 1],
             layout: InputLayout::Nchw,
-            rounding: Rounding::Floor,
+            rounding: PoolRounding::Floor,
             output_sizes: None,
         }
     }
@@ -60,7 +60,7 @@ impl Default for Pool2dOptions {
 /// # Errors
 /// `Rank`; `DType`; `AttributeRange`; `WindowTooLarge`; `UnknownNode`; `TooManyNodes`.
 pub fn max_pool2d(g: &mut GraphBuilder, x: NodeId, options: Pool2dOptions) -> Result<NodeId, GraphError> {
-    pooled(g, "max-pool2d", x, options, |g, x, pool| g.pool2d(x, Pool::Max, pool))
+    pool_in_nchw(g, "max-pool2d", x, options, |g, x, pool| g.pool2d(x, PoolKind::Max, pool))
 }
 
 /// The mean of each window, padding not counted. Float.
@@ -70,17 +70,17 @@ pub fn max_pool2d(g: &mut GraphBuilder, x: NodeId, options: Pool2dOptions) -> Re
 /// # Errors
 /// `Rank`; `DType`; `AttributeRange`; `WindowTooLarge`; `UnknownNode`; `TooManyNodes`.
 pub fn average_pool2d(g: &mut GraphBuilder, x: NodeId, options: Pool2dOptions) -> Result<NodeId, GraphError> {
-    pooled(g, "average-pool2d", x, options, |g, x, pool| {
-        widely(g, x, |g, x| {
+    pool_in_nchw(g, "average-pool2d", x, options, |g, x, pool| {
+        in_f32(g, x, |g, x| {
             let Descriptor { dtype, shape } = g.descriptor(x).clone();
-            let sum = g.pool2d(x, Pool::Sum, pool)?;
+            let sum = g.pool2d(x, PoolKind::Sum, pool)?;
             let count = if pool.padding == [0; 4] {
-                like(g, sum, (pool.window[0] * pool.window[1]) as f64)?
+                fill_like(g, sum, (pool.window[0] * pool.window[1]) as f64)?
             } else {
                 // How many elements each window has is its sum over an image of ones.
                 let one_image = Descriptor::new(dtype, Shape::new([1, 1, shape[2], shape[3]])?);
                 let ones = g.fill(one_image, Scalar::Float(1.0))?;
-                g.pool2d(ones, Pool::Sum, pool)?
+                g.pool2d(ones, PoolKind::Sum, pool)?
             };
             g.div(sum, count)
         })
@@ -94,17 +94,17 @@ pub fn average_pool2d(g: &mut GraphBuilder, x: NodeId, options: Pool2dOptions) -
 /// # Errors
 /// `Rank`; `DType`; `AttributeRange`; `WindowTooLarge`; `UnknownNode`; `TooManyNodes`.
 pub fn l2_pool2d(g: &mut GraphBuilder, x: NodeId, options: Pool2dOptions) -> Result<NodeId, GraphError> {
-    pooled(g, "l2-pool2d", x, options, |g, x, pool| {
-        widely(g, x, |g, x| {
+    pool_in_nchw(g, "l2-pool2d", x, options, |g, x, pool| {
+        in_f32(g, x, |g, x| {
             let squares = g.mul(x, x)?;
-            let sum = g.pool2d(squares, Pool::Sum, pool)?;
-            root(g, sum)
+            let sum = g.pool2d(squares, PoolKind::Sum, pool)?;
+            safe_sqrt(g, sum)
         })
     })
 }
 
 /// What `build` makes of `x` as `[n, c, h, w]` with the primitive's geometry, in the layout.
-fn pooled(
+fn pool_in_nchw(
     g: &mut GraphBuilder,
     op: &'static str,
     x: NodeId,
@@ -113,23 +113,25 @@ fn pooled(
 ) -> Result<NodeId, GraphError> {
     check_rank(g, op, "input", x, 4)?;
     let x = to_nchw(g, x, options.layout)?;
-    let pool = geometry(op, &g.descriptor(x).shape, &options)?;
+    let pool = pool_geometry(op, &g.descriptor(x).shape, &options)?;
     let y = build(g, x, pool)?;
     from_nchw(g, y, options.layout)
 }
 
 /// The primitive's geometry for an image `[n, c, h, w]`; one more window is padding at the end. Attributes that make no
 /// sense are passed on for inference to name.
-fn geometry(op: &'static str, shape: &Shape, options: &Pool2dOptions) -> Result<Pool2d, GraphError> {
+fn pool_geometry(op: &'static str, shape: &Shape, options: &Pool2dOptions) -> Result<Pool2d, GraphError> {
     let Pool2dOptions { window, mut padding, strides, dilations, .. } = *options;
     let window = window.unwrap_or([shape[2], shape[3]]);
     for axis in 0..2 {
         let ends = [padding[2 * axis], padding[2 * axis + 1]];
-        let Some(fit) = Fit::of(shape[2 + axis], ends, window[axis], strides[axis], dilations[axis]) else { continue };
+        let Some(fit) = WindowFit::new(shape[2 + axis], ends, window[axis], strides[axis], dilations[axis]) else {
+            continue;
+        };
         let more = match options.output_sizes {
-            None => options.rounding == Rounding::Ceil,
+            None => options.rounding == PoolRounding::Ceil,
             Some(sizes) => {
-                let most = fit.windows + usize::from(fit.more.is_some());
+                let most = fit.windows + usize::from(fit.ceil_padding.is_some());
                 if !(fit.windows..=most).contains(&sizes[axis]) {
                     let (least, got) = (fit.windows, sizes[axis]);
                     return Err(GraphError::AttributeRange { op, attribute: "output-sizes", least, most, got });
@@ -137,7 +139,7 @@ fn geometry(op: &'static str, shape: &Shape, options: &Pool2dOptions) -> Result<
                 sizes[axis] > fit.windows
             }
         };
-        if let (true, Some(high)) = (more, fit.more) {
+        if let (true, Some(high)) = (more, fit.ceil_padding) {
             padding[2 * axis + 1] = high;
         }
     }
@@ -145,16 +147,16 @@ fn geometry(op: &'static str, shape: &Shape, options: &Pool2dOptions) -> Result<
 }
 
 /// How windows fit an axis.
-struct Fit {
+struct WindowFit {
     /// How many lie within the padded image.
     windows: usize,
     /// The ending padding with which one more fits, if one begins in the image or in its beginning padding.
-    more: Option<usize>,
+    ceil_padding: Option<usize>,
 }
 
-impl Fit {
+impl WindowFit {
     /// `None` where no window fits, or numbers overflow.
-    fn of(size: usize, [low, high]: [usize; 2], window: usize, stride: usize, dilation: usize) -> Option<Fit> {
+    fn new(size: usize, [low, high]: [usize; 2], window: usize, stride: usize, dilation: usize) -> Option<WindowFit> {
         let extent = window.checked_sub(1)?.checked_mul(dilation)?.checked_add(1)?;
         let begin = size.checked_add(low)?;
         let free = begin.checked_add(high)?.checked_sub(extent)?;
@@ -165,6 +167,6 @@ impl Fit {
         } else {
             start.checked_add(extent)?.checked_sub(begin)
         };
-        Some(Fit { windows, more })
+        Some(WindowFit { windows, ceil_padding: more })
     }
 }

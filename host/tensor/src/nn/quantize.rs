@@ -1,14 +1,14 @@
 //! Integers as scaled numbers, and back. Scales and zero points are repeated in blocks: each of their dimensions divides the
 //! input's, and stands for as many neighbours as the quotient says; missing leading dimensions are 1.
 
-use super::wide::widen;
+use super::f32_compute::to_f32;
 use super::{check_float, clamp};
 use crate::builder::GraphBuilder;
 use crate::error::GraphError;
 use crate::graph::NodeId;
 use crate::{DType, Shape};
 
-type Built = Result<NodeId, GraphError>;
+type QuantizeResult = Result<NodeId, GraphError>;
 
 /// `(x - zero_point) * scale`, in the scale's data type.
 ///
@@ -17,7 +17,7 @@ type Built = Result<NodeId, GraphError>;
 ///
 /// # Errors
 /// `DType` of the scale; `DTypesDiffer`; `Blocks`; `UnknownNode`; `TooManyNodes`.
-pub fn dequantize_linear(g: &mut GraphBuilder, x: NodeId, scale: NodeId, zero_point: NodeId) -> Built {
+pub fn dequantize_linear(g: &mut GraphBuilder, x: NodeId, scale: NodeId, zero_point: NodeId) -> QuantizeResult {
     let op = "dequantize-linear";
     check_float(g, op, "scale", scale)?;
     let dtype = g.descriptor(scale).dtype;
@@ -25,13 +25,14 @@ pub fn dequantize_linear(g: &mut GraphBuilder, x: NodeId, scale: NodeId, zero_po
     if lhs.dtype != rhs.dtype {
         return Err(GraphError::DTypesDiffer { op, lhs, rhs });
     }
-    let (scale, zero_point) = (blocks(g, op, "scale", scale, x)?, blocks(g, op, "zero-point", zero_point, x)?);
+    let (scale, zero_point) =
+        (broadcast_blocks(g, op, "scale", scale, x)?, broadcast_blocks(g, op, "zero-point", zero_point, x)?);
     // The difference of 8-bit integers needs 9 bits, of wider ones the type's own.
     let wide = if lhs.dtype.bytes() == 1 { DType::I32 } else { lhs.dtype };
     let (x, zero_point) = (g.cast(x, wide)?, g.cast(zero_point, wide)?);
     let difference = g.sub(x, zero_point)?;
     let difference = g.cast(difference, DType::F32)?;
-    let scale = widen(g, scale)?;
+    let scale = to_f32(g, scale)?;
     let y = g.mul(difference, scale)?;
     g.cast(y, dtype)
 }
@@ -43,7 +44,7 @@ pub fn dequantize_linear(g: &mut GraphBuilder, x: NodeId, scale: NodeId, zero_po
 ///
 /// # Errors
 /// `DType`; `DTypesDiffer`; `Blocks`; `UnknownNode`; `TooManyNodes`.
-pub fn quantize_linear(g: &mut GraphBuilder, x: NodeId, scale: NodeId, zero_point: NodeId) -> Built {
+pub fn quantize_linear(g: &mut GraphBuilder, x: NodeId, scale: NodeId, zero_point: NodeId) -> QuantizeResult {
     let op = "quantize-linear";
     check_float(g, op, "input", x)?;
     let (lhs, rhs) = (g.descriptor(x).clone(), g.descriptor_of(scale)?.clone());
@@ -61,8 +62,9 @@ pub fn quantize_linear(g: &mut GraphBuilder, x: NodeId, scale: NodeId, zero_poin
             return Err(GraphError::DType { op, operand: "zero-point", expected, got });
         }
     };
-    let (scale, zero_point) = (blocks(g, op, "scale", scale, x)?, blocks(g, op, "zero-point", zero_point, x)?);
-    let (x, scale) = (widen(g, x)?, widen(g, scale)?);
+    let (scale, zero_point) =
+        (broadcast_blocks(g, op, "scale", scale, x)?, broadcast_blocks(g, op, "zero-point", zero_point, x)?);
+    let (x, scale) = (to_f32(g, x)?, to_f32(g, scale)?);
     let scaled = g.div(x, scale)?;
     let rounded = g.round_even(scaled)?;
     let zero_point = g.cast(zero_point, DType::F32)?;
@@ -72,7 +74,13 @@ pub fn quantize_linear(g: &mut GraphBuilder, x: NodeId, scale: NodeId, zero_poin
 }
 
 /// `part` repeated in blocks to the shape of `x`, or so that it broadcasts to it.
-fn blocks(g: &mut GraphBuilder, op: &'static str, operand: &'static str, part: NodeId, x: NodeId) -> Built {
+fn broadcast_blocks(
+    g: &mut GraphBuilder,
+    op: &'static str,
+    operand: &'static str,
+    part: NodeId,
+    x: NodeId,
+) -> QuantizeResult {
     let (of, got) = (g.descriptor_of(x)?.clone(), g.descriptor_of(part)?.clone());
     let fits = |got: &Shape| {
         let missing = of.shape.rank().checked_sub(got.rank())?;

@@ -1,10 +1,10 @@
 //! Random numbers that follow from a key (`uint32[4]`: seed low, seed high, step low, step high) and a stream alone.
 
-use super::{like, scale, shift};
+use super::{fill_like, scale_by, shift_by};
 use crate::builder::GraphBuilder;
 use crate::error::GraphError;
 use crate::graph::NodeId;
-use crate::op::{Distribution, Scalar};
+use crate::op::{RandomDistribution, Scalar};
 use crate::{Descriptor, Shape};
 
 /// Uniform numbers in `[low, high)`, `float32`.
@@ -18,12 +18,12 @@ pub fn uniform(
     stream: u32,
     [low, high]: [f64; 2],
 ) -> Result<NodeId, GraphError> {
-    let unit = g.random(shape, key, stream, Distribution::Uniform)?;
+    let unit = g.random(shape, key, stream, RandomDistribution::Uniform)?;
     if [low, high] == [0.0, 1.0] {
         return Ok(unit);
     }
-    let scaled = scale(g, unit, high - low)?;
-    shift(g, scaled, low)
+    let scaled = scale_by(g, unit, high - low)?;
+    shift_by(g, scaled, low)
 }
 
 /// Normal numbers of mean 0 and deviation 1, `float32`. Takes two uniform numbers for each.
@@ -33,15 +33,15 @@ pub fn uniform(
 /// `DType`, `Rank` or `Dimension` of the key; `TooManyElements` past half of a tensor's; `TooManyNodes`.
 pub fn normal(g: &mut GraphBuilder, shape: Shape, key: NodeId, stream: u32) -> Result<NodeId, GraphError> {
     let count = shape.elements();
-    let pairs = g.random(Shape::new([2, count])?, key, stream, Distribution::Uniform)?;
+    let pairs = g.random(Shape::new([2, count])?, key, stream, RandomDistribution::Uniform)?;
     let (first, second) = (g.narrow(pairs, 0, 0, 1)?, g.narrow(pairs, 0, 1, 1)?);
     // 1 - u lies in (0, 1], where the logarithm is finite.
-    let one = like(g, first, 1.0)?;
+    let one = fill_like(g, first, 1.0)?;
     let positive = g.sub(one, first)?;
     let log = g.log(positive)?;
-    let square = scale(g, log, -2.0)?;
+    let square = scale_by(g, log, -2.0)?;
     let radius = g.sqrt(square)?;
-    let angle = scale(g, second, std::f64::consts::TAU)?;
+    let angle = scale_by(g, second, std::f64::consts::TAU)?;
     let cos = g.cos(angle)?;
     let flat = g.mul(radius, cos)?;
     g.reshape(flat, &shape)
@@ -55,16 +55,16 @@ pub fn normal(g: &mut GraphBuilder, shape: Shape, key: NodeId, stream: u32) -> R
 pub fn dropout(g: &mut GraphBuilder, x: NodeId, rate: f64, key: NodeId, stream: u32) -> Result<NodeId, GraphError> {
     super::check_float(g, "dropout", "input", x)?;
     if rate >= 1.0 {
-        return like(g, x, 0.0);
+        return fill_like(g, x, 0.0);
     }
     if rate.is_nan() || rate <= 0.0 {
         return Ok(x);
     }
     let Descriptor { dtype: _, shape } = g.descriptor(x).clone();
-    let unit = g.random(shape, key, stream, Distribution::Uniform)?;
+    let unit = g.random(shape, key, stream, RandomDistribution::Uniform)?;
     let threshold = g.fill(g.descriptor(unit).clone(), Scalar::Float(rate))?;
     let dropped = g.less(unit, threshold)?;
-    let kept = scale(g, x, 1.0 / (1.0 - rate))?;
-    let zero = like(g, x, 0.0)?;
+    let kept = scale_by(g, x, 1.0 / (1.0 - rate))?;
+    let zero = fill_like(g, x, 0.0)?;
     g.select(dropped, zero, kept)
 }

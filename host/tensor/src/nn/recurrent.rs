@@ -15,7 +15,7 @@ pub use sequence::{gru, lstm};
 
 /// Activations of gates and states: WebNN's `MLRecurrentNetworkActivation`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Activation {
+pub enum RecurrentActivation {
     /// `max(x, 0)`.
     Relu,
     /// `1 / (1 + e^-x)`.
@@ -26,7 +26,7 @@ pub enum Activation {
 
 /// Which way a network reads its sequence: WebNN's `MLRecurrentNetworkDirection`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Direction {
+pub enum RecurrentDirection {
     /// From the first step to the last.
     #[default]
     Forward,
@@ -68,7 +68,7 @@ pub struct GruOptions {
     /// Order of the gates.
     pub layout: GruLayout,
     /// Of the gates, and of the new state.
-    pub activations: [Activation; 2],
+    pub activations: [RecurrentActivation; 2],
 }
 
 impl Default for GruOptions {
@@ -78,7 +78,7 @@ impl Default for GruOptions {
             recurrent_bias: None,
             reset_after: true,
             layout: GruLayout::Zrn,
-            activations: [Activation::Sigmoid, Activation::Tanh],
+            activations: [RecurrentActivation::Sigmoid, RecurrentActivation::Tanh],
         }
     }
 }
@@ -95,7 +95,7 @@ pub struct LstmOptions {
     /// Order of the gates.
     pub layout: LstmLayout,
     /// Of the gates, of the cell gate, and of the cell state.
-    pub activations: [Activation; 3],
+    pub activations: [RecurrentActivation; 3],
 }
 
 impl Default for LstmOptions {
@@ -105,7 +105,7 @@ impl Default for LstmOptions {
             recurrent_bias: None,
             peephole: None,
             layout: LstmLayout::Iofg,
-            activations: [Activation::Sigmoid, Activation::Tanh, Activation::Tanh],
+            activations: [RecurrentActivation::Sigmoid, RecurrentActivation::Tanh, RecurrentActivation::Tanh],
         }
     }
 }

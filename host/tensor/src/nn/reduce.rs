@@ -1,12 +1,12 @@
 //! Reductions composed of sums. `axes` in any order, distinct; reduced axes stay with size 1 if `keep`, else are dropped.
 
-use super::wide::widely;
-use super::{check_float, like};
+use super::f32_compute::in_f32;
+use super::{check_float, fill_like};
 use crate::builder::GraphBuilder;
 use crate::error::GraphError;
 use crate::graph::NodeId;
 
-type Built = Result<NodeId, GraphError>;
+type ReduceResult = Result<NodeId, GraphError>;
 
 /// Mean over `axes`; of nothing: NaN. Float, unchanged. Source: WebNN `reduceMean`.
 ///
@@ -14,13 +14,13 @@ type Built = Result<NodeId, GraphError>;
 ///
 /// # Errors
 /// `DType`; `AxisOutOfRange`; `AxesUnsorted` for an axis named twice; `UnknownNode`; `TooManyNodes`.
-pub fn reduce_mean(g: &mut GraphBuilder, x: NodeId, axes: &[usize], keep: bool) -> Built {
+pub fn reduce_mean(g: &mut GraphBuilder, x: NodeId, axes: &[usize], keep: bool) -> ReduceResult {
     check_float(g, "reduce-mean", "input", x)?;
-    widely(g, x, |g, x| {
+    in_f32(g, x, |g, x| {
         let sum = g.reduce_sum(x, axes, keep)?;
         let shape = &g.descriptor_of(x)?.shape;
         let count: usize = axes.iter().map(|&axis| shape[axis]).product();
-        let count = like(g, sum, count as f64)?;
+        let count = fill_like(g, sum, count as f64)?;
         g.div(sum, count)
     })
 }
@@ -29,8 +29,8 @@ pub fn reduce_mean(g: &mut GraphBuilder, x: NodeId, axes: &[usize], keep: bool) 
 ///
 /// # Errors
 /// `DType`; `AxisOutOfRange`; `AxesUnsorted`; `UnknownNode`; `TooManyNodes`.
-pub fn reduce_l1(g: &mut GraphBuilder, x: NodeId, axes: &[usize], keep: bool) -> Built {
-    let magnitudes = if unsigned(g, x)? { x } else { g.abs(x)? };
+pub fn reduce_l1(g: &mut GraphBuilder, x: NodeId, axes: &[usize], keep: bool) -> ReduceResult {
+    let magnitudes = if is_unsigned(g, x)? { x } else { g.abs(x)? };
     g.reduce_sum(magnitudes, axes, keep)
 }
 
@@ -38,17 +38,17 @@ pub fn reduce_l1(g: &mut GraphBuilder, x: NodeId, axes: &[usize], keep: bool) ->
 ///
 /// # Errors
 /// `DType`; `AxisOutOfRange`; `AxesUnsorted`; `UnknownNode`; `TooManyNodes`.
-pub fn reduce_l2(g: &mut GraphBuilder, x: NodeId, axes: &[usize], keep: bool) -> Built {
+pub fn reduce_l2(g: &mut GraphBuilder, x: NodeId, axes: &[usize], keep: bool) -> ReduceResult {
     check_float(g, "reduce-l2", "input", x)?;
-    widely(g, x, |g, x| {
+    in_f32(g, x, |g, x| {
         let sum = reduce_sum_square(g, x, axes, keep)?;
-        root(g, sum)
+        safe_sqrt(g, sum)
     })
 }
 
 /// Square root of what is not negative; its gradient at zero is taken as 0.
-pub(super) fn root(g: &mut GraphBuilder, sum: NodeId) -> Built {
-    let (zero, one) = (like(g, sum, 0.0)?, like(g, sum, 1.0)?);
+pub(super) fn safe_sqrt(g: &mut GraphBuilder, sum: NodeId) -> ReduceResult {
+    let (zero, one) = (fill_like(g, sum, 0.0)?, fill_like(g, sum, 1.0)?);
     let nothing = g.equal(sum, zero)?;
     let positive = g.select(nothing, one, sum)?;
     let root = g.sqrt(positive)?;
@@ -59,8 +59,8 @@ pub(super) fn root(g: &mut GraphBuilder, sum: NodeId) -> Built {
 ///
 /// # Errors
 /// `DType`; `AxisOutOfRange`; `AxesUnsorted`; `UnknownNode`; `TooManyNodes`.
-pub fn reduce_log_sum(g: &mut GraphBuilder, x: NodeId, axes: &[usize], keep: bool) -> Built {
-    widely(g, x, |g, x| {
+pub fn reduce_log_sum(g: &mut GraphBuilder, x: NodeId, axes: &[usize], keep: bool) -> ReduceResult {
+    in_f32(g, x, |g, x| {
         let sum = g.reduce_sum(x, axes, keep)?;
         g.log(sum)
     })
@@ -71,16 +71,16 @@ pub fn reduce_log_sum(g: &mut GraphBuilder, x: NodeId, axes: &[usize], keep: boo
 ///
 /// # Errors
 /// `DType`; `AxisOutOfRange`; `AxesUnsorted`; `UnknownNode`; `TooManyNodes`.
-pub fn reduce_log_sum_exp(g: &mut GraphBuilder, x: NodeId, axes: &[usize], keep: bool) -> Built {
+pub fn reduce_log_sum_exp(g: &mut GraphBuilder, x: NodeId, axes: &[usize], keep: bool) -> ReduceResult {
     check_float(g, "reduce-log-sum-exp", "input", x)?;
-    widely(g, x, |g, x| log_sum_exp(g, x, axes, keep))
+    in_f32(g, x, |g, x| log_sum_exp(g, x, axes, keep))
 }
 
-fn log_sum_exp(g: &mut GraphBuilder, x: NodeId, axes: &[usize], keep: bool) -> Built {
+fn log_sum_exp(g: &mut GraphBuilder, x: NodeId, axes: &[usize], keep: bool) -> ReduceResult {
     let largest = g.reduce_max(x, axes, true)?;
     // An infinite largest element must not be subtracted from itself.
     let magnitude = g.abs(largest)?;
-    let (zero, infinity) = (like(g, largest, 0.0)?, like(g, largest, f64::INFINITY)?);
+    let (zero, infinity) = (fill_like(g, largest, 0.0)?, fill_like(g, largest, f64::INFINITY)?);
     let finite = g.less(magnitude, infinity)?;
     let offset = g.select(finite, largest, zero)?;
     let offset = g.stop_gradient(offset)?;
@@ -97,14 +97,14 @@ fn log_sum_exp(g: &mut GraphBuilder, x: NodeId, axes: &[usize], keep: bool) -> B
 ///
 /// # Errors
 /// `AxisOutOfRange`; `AxesUnsorted`; `UnknownNode`; `TooManyNodes`.
-pub fn reduce_sum_square(g: &mut GraphBuilder, x: NodeId, axes: &[usize], keep: bool) -> Built {
-    widely(g, x, |g, x| {
+pub fn reduce_sum_square(g: &mut GraphBuilder, x: NodeId, axes: &[usize], keep: bool) -> ReduceResult {
+    in_f32(g, x, |g, x| {
         let squares = g.mul(x, x)?;
         g.reduce_sum(squares, axes, keep)
     })
 }
 
-fn unsigned(g: &GraphBuilder, x: NodeId) -> Result<bool, GraphError> {
+fn is_unsigned(g: &GraphBuilder, x: NodeId) -> Result<bool, GraphError> {
     let dtype = g.descriptor_of(x)?.dtype;
     Ok(!dtype.is_float() && !dtype.is_signed_integer())
 }

@@ -1,18 +1,18 @@
 //! Images of another size.
 
 use super::check_rank;
-use super::wide::widely;
+use super::f32_compute::in_f32;
 use crate::builder::GraphBuilder;
 use crate::error::GraphError;
 use crate::graph::NodeId;
 use crate::limits::RESAMPLED_SIZE_MAX;
 use crate::{DType, Descriptor, Shape};
 
-type Built = Result<NodeId, GraphError>;
+type ResampleResult = Result<NodeId, GraphError>;
 
 /// How missing elements are found: WebNN's `MLInterpolationMode`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Interpolation {
+pub enum ResampleInterpolation {
     /// The nearest element.
     #[default]
     Nearest,
@@ -24,7 +24,7 @@ pub enum Interpolation {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Resample2dOptions {
     /// How.
-    pub mode: Interpolation,
+    pub mode: ResampleInterpolation,
     /// Factors along the axes; the sizes are rounded down.
     pub scales: [f64; 2],
     /// Sizes along the axes; they decide instead of the factors.
@@ -35,7 +35,7 @@ pub struct Resample2dOptions {
 
 impl Default for Resample2dOptions {
     fn default() -> Resample2dOptions {
-        Resample2dOptions { mode: Interpolation::Nearest, scales: [1.0, 1.0], sizes: None, axes: [2, 3] }
+        Resample2dOptions { mode: ResampleInterpolation::Nearest, scales: [1.0, 1.0], sizes: None, axes: [2, 3] }
     }
 }
 
@@ -47,10 +47,10 @@ impl Default for Resample2dOptions {
 /// # Errors
 /// `Rank`; `DType`; `AxisOutOfRange`; `AxesUnsorted` for one axis twice; `AxisEmpty`; `AttributeRange` for a size of 0;
 /// `TooManyElements`; `UnknownNode`; `TooManyNodes`.
-pub fn resample2d(g: &mut GraphBuilder, x: NodeId, options: &Resample2dOptions) -> Built {
+pub fn resample2d(g: &mut GraphBuilder, x: NodeId, options: &Resample2dOptions) -> ResampleResult {
     let op = "resample2d";
     check_rank(g, op, "input", x, 4)?;
-    if options.mode == Interpolation::Linear {
+    if options.mode == ResampleInterpolation::Linear {
         super::check_float(g, op, "input", x)?;
     }
     let got = g.descriptor(x).clone();
@@ -73,17 +73,23 @@ pub fn resample2d(g: &mut GraphBuilder, x: NodeId, options: &Resample2dOptions) 
         }
     }
     let resized = |g: &mut GraphBuilder, x: NodeId| {
-        let first = along(g, x, options.axes[0], sizes[0], options.mode)?;
-        along(g, first, options.axes[1], sizes[1], options.mode)
+        let first = resample_axis(g, x, options.axes[0], sizes[0], options.mode)?;
+        resample_axis(g, first, options.axes[1], sizes[1], options.mode)
     };
     match options.mode {
-        Interpolation::Nearest => resized(g, x),
-        Interpolation::Linear => widely(g, x, resized),
+        ResampleInterpolation::Nearest => resized(g, x),
+        ResampleInterpolation::Linear => in_f32(g, x, resized),
     }
 }
 
 /// `x` with another size along one axis.
-fn along(g: &mut GraphBuilder, x: NodeId, axis: usize, size: usize, mode: Interpolation) -> Built {
+fn resample_axis(
+    g: &mut GraphBuilder,
+    x: NodeId,
+    axis: usize,
+    size: usize,
+    mode: ResampleInterpolation,
+) -> ResampleResult {
     let from = g.descriptor(x).shape[axis];
     if from == size {
         return Ok(x);
@@ -92,16 +98,16 @@ fn along(g: &mut GraphBuilder, x: NodeId, axis: usize, size: usize, mode: Interp
     let middles = (0..size).map(|place| (place as f64 + 0.5) * from as f64 / size as f64);
     let clamped = |place: f64| place.clamp(0.0, (from - 1) as f64);
     match mode {
-        Interpolation::Nearest => {
+        ResampleInterpolation::Nearest => {
             let places = middles.map(|middle| clamped(middle.floor()) as i32).collect::<Vec<_>>();
-            let places = indices(g, &places)?;
+            let places = index_constant(g, &places)?;
             g.gather(x, places, axis)
         }
-        Interpolation::Linear => {
+        ResampleInterpolation::Linear => {
             let points: Vec<f64> = middles.map(|middle| clamped(middle - 0.5)).collect();
             let low: Vec<i32> = points.iter().map(|point| point.floor() as i32).collect();
             let high: Vec<i32> = points.iter().map(|point| clamped(point.floor() + 1.0) as i32).collect();
-            let (low_places, high) = (indices(g, &low)?, indices(g, &high)?);
+            let (low_places, high) = (index_constant(g, &low)?, index_constant(g, &high)?);
             let (below, above) = (g.gather(x, low_places, axis)?, g.gather(x, high, axis)?);
             let share: Vec<u8> = points
                 .iter()
@@ -118,7 +124,7 @@ fn along(g: &mut GraphBuilder, x: NodeId, axis: usize, size: usize, mode: Interp
     }
 }
 
-fn indices(g: &mut GraphBuilder, places: &[i32]) -> Built {
+fn index_constant(g: &mut GraphBuilder, places: &[i32]) -> ResampleResult {
     let bytes: Vec<u8> = places.iter().flat_map(|place| place.to_le_bytes()).collect();
     g.constant(Descriptor::new(DType::I32, Shape::new([places.len()])?), bytes)
 }

@@ -1,12 +1,12 @@
 //! Running sums.
 
-use super::wide::widely;
+use super::f32_compute::in_f32;
 use crate::builder::GraphBuilder;
 use crate::error::GraphError;
 use crate::graph::NodeId;
 use crate::op::Scalar;
 
-type Built = Result<NodeId, GraphError>;
+type ScanResult = Result<NodeId, GraphError>;
 
 /// Each element plus all before it along `axis`; `exclusive`: without the element itself; `reversed`: all after it instead.
 ///
@@ -16,16 +16,16 @@ type Built = Result<NodeId, GraphError>;
 ///
 /// # Errors
 /// `AxisOutOfRange`; `UnknownNode`; `TooManyNodes`.
-pub fn cumulative_sum(g: &mut GraphBuilder, x: NodeId, axis: usize, exclusive: bool, reversed: bool) -> Built {
+pub fn cumulative_sum(g: &mut GraphBuilder, x: NodeId, axis: usize, exclusive: bool, reversed: bool) -> ScanResult {
     let got = g.descriptor_of(x)?;
     let Some(&size) = got.shape.get(axis) else {
         return Err(GraphError::AxisOutOfRange { op: "cumulative-sum", axis, got: got.clone() });
     };
-    widely(g, x, |g, x| {
-        let mut sum = if exclusive { moved(g, x, axis, 1, reversed)? } else { x };
+    in_f32(g, x, |g, x| {
+        let mut sum = if exclusive { shift_along_axis(g, x, axis, 1, reversed)? } else { x };
         let mut distance = 1;
         while distance < size {
-            let other = moved(g, sum, axis, distance, reversed)?;
+            let other = shift_along_axis(g, sum, axis, distance, reversed)?;
             sum = g.add(sum, other)?;
             distance *= 2;
         }
@@ -34,7 +34,7 @@ pub fn cumulative_sum(g: &mut GraphBuilder, x: NodeId, axis: usize, exclusive: b
 }
 
 /// `x` moved by `distance` places toward higher indices along `axis` (`back`: lower ones), with zeros moved in.
-fn moved(g: &mut GraphBuilder, x: NodeId, axis: usize, distance: usize, back: bool) -> Built {
+fn shift_along_axis(g: &mut GraphBuilder, x: NodeId, axis: usize, distance: usize, back: bool) -> ScanResult {
     let shape = g.descriptor_of(x)?.shape.clone();
     let size = shape[axis];
     let distance = distance.min(size);

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// An element-wise operator of two operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Binary {
+pub enum BinaryOp {
     /// Sum; integers wrap.
     Add,
     /// Difference; integers wrap.

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// A contraction of two operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Contract {
+pub enum ContractOp {
     /// Batched matrix product. Float operands of one data type.
     ///
     /// Shape: `[b.., m, k]`, `[b.., k, n]` -> `[b.., m, n]`, equal batch dimensions; a transposed operand has its last

@@ -44,7 +44,7 @@ impl Pool2d {
 
 /// How a pooling window is combined. (An average is a sum over a count, both sums: a composite.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Pool {
+pub enum PoolKind {
     /// Largest.
     Max,
     /// Sum.
@@ -53,7 +53,7 @@ pub enum Pool {
 
 /// A windowed operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Convolution {
+pub enum ConvolutionOp {
     /// `[n, c, h, w]`, filter `[o, c/groups, kh, kw]` -> `[n, o, oh, ow]`. Cross-correlation, as WebNN's `conv2d`.
     Conv2d(Conv2d),
     /// Adjoint of `Conv2d` in its input: `dy [n, o, oh, ow]`, filter `[o, c/groups, kh, kw]` -> `[n, c, h, w]`.
@@ -73,7 +73,7 @@ pub enum Convolution {
     /// `[n, c, h, w]` -> `[n, c, oh, ow]`.
     Pool2d {
         /// How.
-        kind: Pool,
+        kind: PoolKind,
         /// Over which windows.
         pool: Pool2d,
     },

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// What becomes of an element that an update is scattered to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Combine {
+pub enum ScatterCombine {
     /// The update takes its place; of several, the last.
     Replace,
     /// The update is added; integers wrap.
@@ -20,7 +20,7 @@ pub enum Combine {
 /// A data-dependent selection. Indices are `int32`, `uint32`, `int64` or `uint8`; a negative one counts from the end,
 /// and one that is still outside is clamped to the nearest valid index (WebNN's rule), so no device reads out of bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Index {
+pub enum IndexOp {
     /// Operands `x [a.., d, b..]` (`d` at `axis`, not 0), `indices [i..]` -> `[a.., i.., b..]`.
     Gather {
         /// The axis of `x` that indices address.
@@ -40,6 +40,6 @@ pub enum Index {
         /// The axis of `x` that indices address.
         axis: usize,
         /// What becomes of an element there.
-        combine: Combine,
+        combine: ScatterCombine,
     },
 }

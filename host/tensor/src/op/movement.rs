@@ -7,7 +7,7 @@ use crate::Shape;
 
 /// A movement of elements. One operand, except `Concat`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Movement {
+pub enum MovementOp {
     /// The same elements in row-major order under another shape of the same size.
     Reshape(Shape),
     /// Axes of size 1 repeated to the target's size. Ranks are equal.

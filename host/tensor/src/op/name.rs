@@ -1,6 +1,8 @@
 //! Names of operators, as errors and the text form spell them: WebNN's words in kebab-case where WebNN has one.
 
-use super::{Binary, Contract, Convolution, Index, Movement, Op, Pool, Reduce, ReduceKind, Source, Unary};
+use super::{
+    BinaryOp, ContractOp, ConvolutionOp, IndexOp, MovementOp, Op, PoolKind, ReduceKind, ReduceOp, SourceOp, UnaryOp,
+};
 
 impl Op {
     /// The operator's stable name: lower-case, words joined by hyphens.
@@ -19,126 +21,126 @@ impl Op {
     }
 }
 
-impl Source {
+impl SourceOp {
     /// The operator's stable name.
     pub const fn name(&self) -> &'static str {
         match self {
-            Source::Input(_) => "input",
-            Source::Constant(_) => "constant",
-            Source::Fill(_) => "fill",
-            Source::Iota { .. } => "iota",
-            Source::Variable(_) => "variable",
-            Source::Random { .. } => "random",
+            SourceOp::Input(_) => "input",
+            SourceOp::Constant(_) => "constant",
+            SourceOp::Fill(_) => "fill",
+            SourceOp::Iota { .. } => "iota",
+            SourceOp::Variable(_) => "variable",
+            SourceOp::Random { .. } => "random",
         }
     }
 }
 
-impl Unary {
+impl UnaryOp {
     /// The operator's stable name.
     pub const fn name(&self) -> &'static str {
         match self {
-            Unary::Neg => "neg",
-            Unary::Abs => "abs",
-            Unary::Sign => "sign",
-            Unary::Exp => "exp",
-            Unary::Log => "log",
-            Unary::Sqrt => "sqrt",
-            Unary::Reciprocal => "reciprocal",
-            Unary::Sin => "sin",
-            Unary::Cos => "cos",
-            Unary::Tanh => "tanh",
-            Unary::Erf => "erf",
-            Unary::Floor => "floor",
-            Unary::Ceil => "ceil",
-            Unary::RoundEven => "round-even",
-            Unary::LogicalNot => "logical-not",
-            Unary::StopGradient => "stop-gradient",
-            Unary::Cast(_) => "cast",
+            UnaryOp::Neg => "neg",
+            UnaryOp::Abs => "abs",
+            UnaryOp::Sign => "sign",
+            UnaryOp::Exp => "exp",
+            UnaryOp::Log => "log",
+            UnaryOp::Sqrt => "sqrt",
+            UnaryOp::Reciprocal => "reciprocal",
+            UnaryOp::Sin => "sin",
+            UnaryOp::Cos => "cos",
+            UnaryOp::Tanh => "tanh",
+            UnaryOp::Erf => "erf",
+            UnaryOp::Floor => "floor",
+            UnaryOp::Ceil => "ceil",
+            UnaryOp::RoundEven => "round-even",
+            UnaryOp::LogicalNot => "logical-not",
+            UnaryOp::StopGradient => "stop-gradient",
+            UnaryOp::Cast(_) => "cast",
         }
     }
 }
 
-impl Binary {
+impl BinaryOp {
     /// The operator's stable name.
     pub const fn name(&self) -> &'static str {
         match self {
-            Binary::Add => "add",
-            Binary::Sub => "sub",
-            Binary::Mul => "mul",
-            Binary::Div => "div",
-            Binary::Pow => "pow",
-            Binary::Max => "max",
-            Binary::Min => "min",
-            Binary::Equal => "equal",
-            Binary::Less => "lesser",
-            Binary::LessOrEqual => "lesser-or-equal",
-            Binary::LogicalAnd => "logical-and",
-            Binary::LogicalOr => "logical-or",
-            Binary::LogicalXor => "logical-xor",
+            BinaryOp::Add => "add",
+            BinaryOp::Sub => "sub",
+            BinaryOp::Mul => "mul",
+            BinaryOp::Div => "div",
+            BinaryOp::Pow => "pow",
+            BinaryOp::Max => "max",
+            BinaryOp::Min => "min",
+            BinaryOp::Equal => "equal",
+            BinaryOp::Less => "lesser",
+            BinaryOp::LessOrEqual => "lesser-or-equal",
+            BinaryOp::LogicalAnd => "logical-and",
+            BinaryOp::LogicalOr => "logical-or",
+            BinaryOp::LogicalXor => "logical-xor",
         }
     }
 }
 
-impl Reduce {
+impl ReduceOp {
     /// The operator's stable name.
     pub const fn name(&self) -> &'static str {
         match self {
-            Reduce::Fold { kind: ReduceKind::Sum, .. } => "reduce-sum",
-            Reduce::Fold { kind: ReduceKind::Product, .. } => "reduce-product",
-            Reduce::Fold { kind: ReduceKind::Max, .. } => "reduce-max",
-            Reduce::Fold { kind: ReduceKind::Min, .. } => "reduce-min",
-            Reduce::ArgMax { .. } => "arg-max",
-            Reduce::ArgMin { .. } => "arg-min",
+            ReduceOp::Fold { kind: ReduceKind::Sum, .. } => "reduce-sum",
+            ReduceOp::Fold { kind: ReduceKind::Product, .. } => "reduce-product",
+            ReduceOp::Fold { kind: ReduceKind::Max, .. } => "reduce-max",
+            ReduceOp::Fold { kind: ReduceKind::Min, .. } => "reduce-min",
+            ReduceOp::ArgMax { .. } => "arg-max",
+            ReduceOp::ArgMin { .. } => "arg-min",
         }
     }
 }
 
-impl Movement {
+impl MovementOp {
     /// The operator's stable name.
     pub const fn name(&self) -> &'static str {
         match self {
-            Movement::Reshape(_) => "reshape",
-            Movement::Broadcast(_) => "expand",
-            Movement::Transpose(_) => "transpose",
-            Movement::Slice { .. } => "slice",
-            Movement::Reverse(_) => "reverse",
-            Movement::Pad { .. } => "pad",
-            Movement::Concat { .. } => "concat",
+            MovementOp::Reshape(_) => "reshape",
+            MovementOp::Broadcast(_) => "expand",
+            MovementOp::Transpose(_) => "transpose",
+            MovementOp::Slice { .. } => "slice",
+            MovementOp::Reverse(_) => "reverse",
+            MovementOp::Pad { .. } => "pad",
+            MovementOp::Concat { .. } => "concat",
         }
     }
 }
 
-impl Contract {
+impl ContractOp {
     /// The operator's stable name.
     pub const fn name(&self) -> &'static str {
         match self {
-            Contract::MatMul { .. } => "matmul",
+            ContractOp::MatMul { .. } => "matmul",
         }
     }
 }
 
-impl Convolution {
+impl ConvolutionOp {
     /// The operator's stable name.
     pub const fn name(&self) -> &'static str {
         match self {
-            Convolution::Conv2d(_) => "conv2d",
-            Convolution::Conv2dInputGrad { .. } => "conv2d-input-grad",
-            Convolution::Conv2dFilterGrad { .. } => "conv2d-filter-grad",
-            Convolution::Pool2d { kind: Pool::Max, .. } => "max-pool2d",
-            Convolution::Pool2d { kind: Pool::Sum, .. } => "sum-pool2d",
-            Convolution::MaxPool2dGrad(_) => "max-pool2d-grad",
-            Convolution::SumPool2dGrad { .. } => "sum-pool2d-grad",
+            ConvolutionOp::Conv2d(_) => "conv2d",
+            ConvolutionOp::Conv2dInputGrad { .. } => "conv2d-input-grad",
+            ConvolutionOp::Conv2dFilterGrad { .. } => "conv2d-filter-grad",
+            ConvolutionOp::Pool2d { kind: PoolKind::Max, .. } => "max-pool2d",
+            ConvolutionOp::Pool2d { kind: PoolKind::Sum, .. } => "sum-pool2d",
+            ConvolutionOp::MaxPool2dGrad(_) => "max-pool2d-grad",
+            ConvolutionOp::SumPool2dGrad { .. } => "sum-pool2d-grad",
         }
     }
 }
 
-impl Index {
+impl IndexOp {
     /// The operator's stable name.
     pub const fn name(&self) -> &'static str {
         match self {
-            Index::Gather { .. } => "gather",
-            Index::ScatterAdd { .. } => "scatter-add",
-            Index::Scatter { .. } => "scatter",
+            IndexOp::Gather { .. } => "gather",
+            IndexOp::ScatterAdd { .. } => "scatter-add",
+            IndexOp::Scatter { .. } => "scatter",
         }
     }
 }

@@ -17,7 +17,7 @@ pub enum ReduceKind {
 
 /// A reduction of one operand.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Reduce {
+pub enum ReduceOp {
     /// Combines over `axes` (sorted, distinct). DType unchanged.
     Fold {
         /// How.

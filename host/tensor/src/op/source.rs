@@ -23,7 +23,7 @@ impl Scalar {
 
 /// What a random source draws.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Distribution {
+pub enum RandomDistribution {
     /// 32 random bits, `uint32`.
     Bits,
     /// `float32` in `[0, 1)`: the upper 24 bits times 2^-24.
@@ -32,7 +32,7 @@ pub enum Distribution {
 
 /// A node without tensor operands (random numbers have one: their key).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Source {
+pub enum SourceOp {
     /// The graph's input number `.0` (its name and descriptor stand in the graph).
     Input(u32),
     /// The graph's constant number `.0`: dense bytes.
@@ -55,6 +55,6 @@ pub enum Source {
         /// Which of the streams that share a key; 2^32 independent ones.
         stream: u32,
         /// What is drawn from the bits.
-        distribution: Distribution,
+        distribution: RandomDistribution,
     },
 }

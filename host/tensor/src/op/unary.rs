@@ -6,7 +6,7 @@ use crate::DType;
 
 /// An element-wise operator of one operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Unary {
+pub enum UnaryOp {
     /// `-x`; signed integers wrap. Float or signed integer.
     Neg,
     /// `|x|`; signed integers wrap. Float or signed integer.

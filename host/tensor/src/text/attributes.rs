@@ -4,14 +4,14 @@ use std::fmt;
 
 use super::TextFault;
 use crate::op::{
-    Binary, Combine, Contract, Conv2d, Convolution, Distribution, Index, Movement, Op, Pool, Pool2d, Reduce,
-    ReduceKind, Scalar, Source, Unary,
+    BinaryOp, ContractOp, Conv2d, ConvolutionOp, IndexOp, MovementOp, Op, Pool2d, PoolKind, RandomDistribution,
+    ReduceKind, ReduceOp, Scalar, ScatterCombine, SourceOp, UnaryOp,
 };
 use crate::{DType, Shape};
 
 /// The value of an attribute.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Value {
+pub(super) enum AttributeValue {
     /// A number.
     Number(Scalar),
     /// Several sizes.
@@ -20,54 +20,54 @@ pub(super) enum Value {
     Word(String),
 }
 
-impl fmt::Display for Value {
+impl fmt::Display for AttributeValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Value::Number(Scalar::Int(value)) => write!(f, "{value}"),
+            AttributeValue::Number(Scalar::Int(value)) => write!(f, "{value}"),
             // Rust's shortest form that reads back as the same number; it always has a point, an exponent or letters.
-            Value::Number(Scalar::Float(value)) => write!(f, "{value:?}"),
-            Value::List(values) => write!(f, "{values:?}"),
-            Value::Word(word) => f.write_str(word),
+            AttributeValue::Number(Scalar::Float(value)) => write!(f, "{value:?}"),
+            AttributeValue::List(values) => write!(f, "{values:?}"),
+            AttributeValue::Word(word) => f.write_str(word),
         }
     }
 }
 
-fn expected(expected: &'static str, found: &Value) -> TextFault {
+fn unexpected_value(expected: &'static str, found: &AttributeValue) -> TextFault {
     TextFault::Expected { expected, found: found.to_string() }
 }
 
 /// An operator's attributes by name, in the order they are written.
-pub(super) type Attributes = Vec<(String, Value)>;
+pub(super) type OpAttributes = Vec<(String, AttributeValue)>;
 
 /// The attributes of `op`; a source's port is not among them.
-pub(super) fn attributes(op: &Op) -> Attributes {
-    let mut out = Writer(Vec::new());
+pub(super) fn op_attributes(op: &Op) -> OpAttributes {
+    let mut out = AttributeWriter(Vec::new());
     match op {
         Op::Source(source) => match source {
-            Source::Input(_) | Source::Constant(_) | Source::Variable(_) => {}
-            Source::Fill(value) => out.number("value", *value),
-            Source::Iota { axis } => out.size("axis", *axis),
-            Source::Random { stream, distribution } => {
+            SourceOp::Input(_) | SourceOp::Constant(_) | SourceOp::Variable(_) => {}
+            SourceOp::Fill(value) => out.number("value", *value),
+            SourceOp::Iota { axis } => out.size("axis", *axis),
+            SourceOp::Random { stream, distribution } => {
                 out.size("stream", *stream as usize);
                 out.word("distribution", distribution_name(*distribution));
             }
         },
-        Op::Unary(Unary::Cast(dtype)) => out.word("to", dtype.name()),
+        Op::Unary(UnaryOp::Cast(dtype)) => out.word("to", dtype.name()),
         Op::Unary(_) | Op::Binary(_) | Op::Select => {}
-        Op::Reduce(Reduce::Fold { kind: _, axes }) => out.list("axes", axes),
-        Op::Reduce(Reduce::ArgMax { axis } | Reduce::ArgMin { axis }) => out.size("axis", *axis),
+        Op::Reduce(ReduceOp::Fold { kind: _, axes }) => out.list("axes", axes),
+        Op::Reduce(ReduceOp::ArgMax { axis } | ReduceOp::ArgMin { axis }) => out.size("axis", *axis),
         Op::Movement(movement) => out.movement(movement),
-        Op::Contract(Contract::MatMul { transpose_a, transpose_b }) => {
+        Op::Contract(ContractOp::MatMul { transpose_a, transpose_b }) => {
             out.word("transpose-a", if *transpose_a { "true" } else { "false" });
             out.word("transpose-b", if *transpose_b { "true" } else { "false" });
         }
         Op::Convolution(convolution) => out.convolution(convolution),
-        Op::Index(Index::Gather { axis }) => out.size("axis", *axis),
-        Op::Index(Index::ScatterAdd { axis, size }) => {
+        Op::Index(IndexOp::Gather { axis }) => out.size("axis", *axis),
+        Op::Index(IndexOp::ScatterAdd { axis, size }) => {
             out.size("axis", *axis);
             out.size("size", *size);
         }
-        Op::Index(Index::Scatter { axis, combine }) => {
+        Op::Index(IndexOp::Scatter { axis, combine }) => {
             out.size("axis", *axis);
             out.word("combine", combine_name(*combine));
         }
@@ -75,15 +75,15 @@ pub(super) fn attributes(op: &Op) -> Attributes {
     out.0
 }
 
-struct Writer(Attributes);
+struct AttributeWriter(OpAttributes);
 
-impl Writer {
-    fn push(&mut self, name: &str, value: Value) {
+impl AttributeWriter {
+    fn push(&mut self, name: &str, value: AttributeValue) {
         self.0.push((name.to_owned(), value));
     }
 
     fn number(&mut self, name: &str, value: Scalar) {
-        self.push(name, Value::Number(value));
+        self.push(name, AttributeValue::Number(value));
     }
 
     fn size(&mut self, name: &str, value: usize) {
@@ -91,45 +91,45 @@ impl Writer {
     }
 
     fn list(&mut self, name: &str, values: &[usize]) {
-        self.push(name, Value::List(values.to_vec()));
+        self.push(name, AttributeValue::List(values.to_vec()));
     }
 
     fn word(&mut self, name: &str, word: &str) {
-        self.push(name, Value::Word(word.to_owned()));
+        self.push(name, AttributeValue::Word(word.to_owned()));
     }
 
-    fn movement(&mut self, movement: &Movement) {
+    fn movement(&mut self, movement: &MovementOp) {
         match movement {
-            Movement::Reshape(shape) | Movement::Broadcast(shape) => self.list("shape", shape),
-            Movement::Transpose(permutation) => self.list("permutation", permutation),
-            Movement::Slice { starts, sizes, strides } => {
+            MovementOp::Reshape(shape) | MovementOp::Broadcast(shape) => self.list("shape", shape),
+            MovementOp::Transpose(permutation) => self.list("permutation", permutation),
+            MovementOp::Slice { starts, sizes, strides } => {
                 self.list("starts", starts);
                 self.list("sizes", sizes);
                 self.list("strides", strides);
             }
-            Movement::Reverse(axes) => self.list("axes", axes),
-            Movement::Pad { low, high, value } => {
+            MovementOp::Reverse(axes) => self.list("axes", axes),
+            MovementOp::Pad { low, high, value } => {
                 self.list("low", low);
                 self.list("high", high);
                 self.number("value", *value);
             }
-            Movement::Concat { axis } => self.size("axis", *axis),
+            MovementOp::Concat { axis } => self.size("axis", *axis),
         }
     }
 
-    fn convolution(&mut self, convolution: &Convolution) {
+    fn convolution(&mut self, convolution: &ConvolutionOp) {
         match convolution {
-            Convolution::Conv2d(conv) => self.conv(conv),
-            Convolution::Conv2dInputGrad { conv, size } => {
+            ConvolutionOp::Conv2d(conv) => self.conv(conv),
+            ConvolutionOp::Conv2dInputGrad { conv, size } => {
                 self.conv(conv);
                 self.list("size", size);
             }
-            Convolution::Conv2dFilterGrad { conv, window } => {
+            ConvolutionOp::Conv2dFilterGrad { conv, window } => {
                 self.conv(conv);
                 self.list("window", window);
             }
-            Convolution::Pool2d { kind: _, pool } | Convolution::MaxPool2dGrad(pool) => self.pool(pool),
-            Convolution::SumPool2dGrad { pool, size } => {
+            ConvolutionOp::Pool2d { kind: _, pool } | ConvolutionOp::MaxPool2dGrad(pool) => self.pool(pool),
+            ConvolutionOp::SumPool2dGrad { pool, size } => {
                 self.pool(pool);
                 self.list("size", size);
             }
@@ -151,13 +151,13 @@ impl Writer {
     }
 }
 
-/// The operator called `name`, with all of `attributes` and no others. `port` is the number a port source names.
+/// The operator called `name`, with all of `op_attributes` and no others. `port` is the number a port source names.
 ///
 /// # Errors
 /// `UnknownOperator`; `MissingAttribute`; `ExtraAttribute`; `Expected` for a value of the wrong kind; `Graph` for a
 /// shape past the limits.
-pub(super) fn operator(name: &str, attributes: Attributes, port: Option<u32>) -> Result<Op, TextFault> {
-    let mut reader = Reader { op: name, attributes, port };
+pub(super) fn parse_op(name: &str, attributes: OpAttributes, port: Option<u32>) -> Result<Op, TextFault> {
+    let mut reader = AttributeReader { op: name, attributes, port };
     let op = match reader.source()? {
         Some(source) => Op::Source(source),
         None => reader.computation()?,
@@ -168,29 +168,31 @@ pub(super) fn operator(name: &str, attributes: Attributes, port: Option<u32>) ->
     }
 }
 
-struct Reader<'a> {
+struct AttributeReader<'a> {
     op: &'a str,
-    attributes: Attributes,
+    attributes: OpAttributes,
     port: Option<u32>,
 }
 
-impl Reader<'_> {
-    fn source(&mut self) -> Result<Option<Source>, TextFault> {
+impl AttributeReader<'_> {
+    fn source(&mut self) -> Result<Option<SourceOp>, TextFault> {
         Ok(Some(match self.op {
-            "input" => Source::Input(self.port()?),
-            "constant" => Source::Constant(self.port()?),
-            "variable" => Source::Variable(self.port()?),
-            "fill" => Source::Fill(self.number("value")?),
-            "iota" => Source::Iota { axis: self.size("axis")? },
+            "input" => SourceOp::Input(self.port()?),
+            "constant" => SourceOp::Constant(self.port()?),
+            "variable" => SourceOp::Variable(self.port()?),
+            "fill" => SourceOp::Fill(self.number("value")?),
+            "iota" => SourceOp::Iota { axis: self.size("axis")? },
             "random" => {
                 let stream = self.size("stream")?;
                 let found = stream.to_string();
                 let stream = u32::try_from(stream)
                     .map_err(|_| TextFault::Expected { expected: "a stream of 32 bits", found })?;
                 let distribution = self.word("distribution", "bits or uniform", |word| {
-                    [Distribution::Bits, Distribution::Uniform].into_iter().find(|&d| distribution_name(d) == word)
+                    [RandomDistribution::Bits, RandomDistribution::Uniform]
+                        .into_iter()
+                        .find(|&d| distribution_name(d) == word)
                 })?;
-                Source::Random { stream, distribution }
+                SourceOp::Random { stream, distribution }
             }
             _ => return Ok(None),
         }))
@@ -204,23 +206,23 @@ impl Reader<'_> {
             return Ok(Op::Binary(binary));
         }
         Ok(match self.op {
-            "cast" => Op::Unary(Unary::Cast(self.word("to", "a data type", DType::from_name)?)),
+            "cast" => Op::Unary(UnaryOp::Cast(self.word("to", "a data type", DType::from_name)?)),
             "where" => Op::Select,
             "reduce-sum" => self.fold(ReduceKind::Sum)?,
             "reduce-product" => self.fold(ReduceKind::Product)?,
             "reduce-max" => self.fold(ReduceKind::Max)?,
             "reduce-min" => self.fold(ReduceKind::Min)?,
-            "arg-max" => Op::Reduce(Reduce::ArgMax { axis: self.size("axis")? }),
-            "arg-min" => Op::Reduce(Reduce::ArgMin { axis: self.size("axis")? }),
-            "matmul" => Op::Contract(Contract::MatMul {
+            "arg-max" => Op::Reduce(ReduceOp::ArgMax { axis: self.size("axis")? }),
+            "arg-min" => Op::Reduce(ReduceOp::ArgMin { axis: self.size("axis")? }),
+            "matmul" => Op::Contract(ContractOp::MatMul {
                 transpose_a: self.word("transpose-a", "true or false", |word| word.parse().ok())?,
                 transpose_b: self.word("transpose-b", "true or false", |word| word.parse().ok())?,
             }),
-            "gather" => Op::Index(Index::Gather { axis: self.size("axis")? }),
-            "scatter-add" => Op::Index(Index::ScatterAdd { axis: self.size("axis")?, size: self.size("size")? }),
-            "scatter" => Op::Index(Index::Scatter {
+            "gather" => Op::Index(IndexOp::Gather { axis: self.size("axis")? }),
+            "scatter-add" => Op::Index(IndexOp::ScatterAdd { axis: self.size("axis")?, size: self.size("size")? }),
+            "scatter" => Op::Index(IndexOp::Scatter {
                 axis: self.size("axis")?,
-                combine: self.word("combine", "replace, add, mul, min or max", combine_of)?,
+                combine: self.word("combine", "replace, add, mul, min or max", combine_from_name)?,
             }),
             _ => match self.movement()? {
                 Some(movement) => Op::Movement(movement),
@@ -230,35 +232,37 @@ impl Reader<'_> {
     }
 
     fn fold(&mut self, kind: ReduceKind) -> Result<Op, TextFault> {
-        Ok(Op::Reduce(Reduce::Fold { kind, axes: self.list("axes")? }))
+        Ok(Op::Reduce(ReduceOp::Fold { kind, axes: self.list("axes")? }))
     }
 
-    fn movement(&mut self) -> Result<Option<Movement>, TextFault> {
+    fn movement(&mut self) -> Result<Option<MovementOp>, TextFault> {
         Ok(Some(match self.op {
-            "reshape" => Movement::Reshape(Shape::new(self.list("shape")?)?),
-            "expand" => Movement::Broadcast(Shape::new(self.list("shape")?)?),
-            "transpose" => Movement::Transpose(self.list("permutation")?),
-            "slice" => Movement::Slice {
+            "reshape" => MovementOp::Reshape(Shape::new(self.list("shape")?)?),
+            "expand" => MovementOp::Broadcast(Shape::new(self.list("shape")?)?),
+            "transpose" => MovementOp::Transpose(self.list("permutation")?),
+            "slice" => MovementOp::Slice {
                 starts: self.list("starts")?,
                 sizes: self.list("sizes")?,
                 strides: self.list("strides")?,
             },
-            "reverse" => Movement::Reverse(self.list("axes")?),
-            "pad" => Movement::Pad { low: self.list("low")?, high: self.list("high")?, value: self.number("value")? },
-            "concat" => Movement::Concat { axis: self.size("axis")? },
+            "reverse" => MovementOp::Reverse(self.list("axes")?),
+            "pad" => MovementOp::Pad { low: self.list("low")?, high: self.list("high")?, value: self.number("value")? },
+            "concat" => MovementOp::Concat { axis: self.size("axis")? },
             _ => return Ok(None),
         }))
     }
 
-    fn convolution(&mut self) -> Result<Convolution, TextFault> {
+    fn convolution(&mut self) -> Result<ConvolutionOp, TextFault> {
         Ok(match self.op {
-            "conv2d" => Convolution::Conv2d(self.conv()?),
-            "conv2d-input-grad" => Convolution::Conv2dInputGrad { conv: self.conv()?, size: self.array("size")? },
-            "conv2d-filter-grad" => Convolution::Conv2dFilterGrad { conv: self.conv()?, window: self.array("window")? },
-            "max-pool2d" => Convolution::Pool2d { kind: Pool::Max, pool: self.pool()? },
-            "sum-pool2d" => Convolution::Pool2d { kind: Pool::Sum, pool: self.pool()? },
-            "max-pool2d-grad" => Convolution::MaxPool2dGrad(self.pool()?),
-            "sum-pool2d-grad" => Convolution::SumPool2dGrad { pool: self.pool()?, size: self.array("size")? },
+            "conv2d" => ConvolutionOp::Conv2d(self.conv()?),
+            "conv2d-input-grad" => ConvolutionOp::Conv2dInputGrad { conv: self.conv()?, size: self.array("size")? },
+            "conv2d-filter-grad" => {
+                ConvolutionOp::Conv2dFilterGrad { conv: self.conv()?, window: self.array("window")? }
+            }
+            "max-pool2d" => ConvolutionOp::Pool2d { kind: PoolKind::Max, pool: self.pool()? },
+            "sum-pool2d" => ConvolutionOp::Pool2d { kind: PoolKind::Sum, pool: self.pool()? },
+            "max-pool2d-grad" => ConvolutionOp::MaxPool2dGrad(self.pool()?),
+            "sum-pool2d-grad" => ConvolutionOp::SumPool2dGrad { pool: self.pool()?, size: self.array("size")? },
             _ => return Err(TextFault::UnknownOperator { name: self.op.to_owned() }),
         })
     }
@@ -285,7 +289,7 @@ impl Reader<'_> {
         self.port.take().ok_or(TextFault::Expected { expected: "a port", found: String::new() })
     }
 
-    fn take(&mut self, attribute: &'static str) -> Result<Value, TextFault> {
+    fn take(&mut self, attribute: &'static str) -> Result<AttributeValue, TextFault> {
         match self.attributes.iter().position(|(name, _)| name == attribute) {
             Some(index) => Ok(self.attributes.remove(index).1),
             None => Err(TextFault::MissingAttribute { op: self.op.to_owned(), attribute }),
@@ -294,27 +298,31 @@ impl Reader<'_> {
 
     fn number(&mut self, attribute: &'static str) -> Result<Scalar, TextFault> {
         match self.take(attribute)? {
-            Value::Number(value) => Ok(value),
-            other @ (Value::List(_) | Value::Word(_)) => Err(expected("a number", &other)),
+            AttributeValue::Number(value) => Ok(value),
+            other @ (AttributeValue::List(_) | AttributeValue::Word(_)) => Err(unexpected_value("a number", &other)),
         }
     }
 
     fn size(&mut self, attribute: &'static str) -> Result<usize, TextFault> {
         let value = self.number(attribute)?;
         let size = if let Scalar::Int(size) = value { usize::try_from(size).ok() } else { None };
-        size.ok_or_else(|| expected("a size", &Value::Number(value)))
+        size.ok_or_else(|| unexpected_value("a size", &AttributeValue::Number(value)))
     }
 
     fn list(&mut self, attribute: &'static str) -> Result<Vec<usize>, TextFault> {
         match self.take(attribute)? {
-            Value::List(values) => Ok(values),
-            other @ (Value::Number(_) | Value::Word(_)) => Err(expected("a list of sizes", &other)),
+            AttributeValue::List(values) => Ok(values),
+            other @ (AttributeValue::Number(_) | AttributeValue::Word(_)) => {
+                Err(unexpected_value("a list of sizes", &other))
+            }
         }
     }
 
     fn array<const N: usize>(&mut self, attribute: &'static str) -> Result<[usize; N], TextFault> {
         let list = self.list(attribute)?;
-        list.try_into().map_err(|list| expected(if N == 2 { "two sizes" } else { "four sizes" }, &Value::List(list)))
+        list.try_into().map_err(|list| {
+            unexpected_value(if N == 2 { "two sizes" } else { "four sizes" }, &AttributeValue::List(list))
+        })
     }
 
     fn word<T>(
@@ -324,66 +332,67 @@ impl Reader<'_> {
         read: impl Fn(&str) -> Option<T>,
     ) -> Result<T, TextFault> {
         let value = self.take(attribute)?;
-        let read = if let Value::Word(word) = &value { read(word) } else { None };
+        let read = if let AttributeValue::Word(word) = &value { read(word) } else { None };
         read.ok_or(TextFault::Expected { expected, found: value.to_string() })
     }
 }
 
-const fn distribution_name(distribution: Distribution) -> &'static str {
+const fn distribution_name(distribution: RandomDistribution) -> &'static str {
     match distribution {
-        Distribution::Bits => "bits",
-        Distribution::Uniform => "uniform",
+        RandomDistribution::Bits => "bits",
+        RandomDistribution::Uniform => "uniform",
     }
 }
 
-const fn combine_name(combine: Combine) -> &'static str {
+const fn combine_name(combine: ScatterCombine) -> &'static str {
     match combine {
-        Combine::Replace => "replace",
-        Combine::Add => "add",
-        Combine::Mul => "mul",
-        Combine::Min => "min",
-        Combine::Max => "max",
+        ScatterCombine::Replace => "replace",
+        ScatterCombine::Add => "add",
+        ScatterCombine::Mul => "mul",
+        ScatterCombine::Min => "min",
+        ScatterCombine::Max => "max",
     }
 }
 
-fn combine_of(word: &str) -> Option<Combine> {
-    let all = [Combine::Replace, Combine::Add, Combine::Mul, Combine::Min, Combine::Max];
+fn combine_from_name(word: &str) -> Option<ScatterCombine> {
+    let all =
+        [ScatterCombine::Replace, ScatterCombine::Add, ScatterCombine::Mul, ScatterCombine::Min, ScatterCombine::Max];
     all.into_iter().find(|&combine| combine_name(combine) == word)
 }
 
 /// Unary operators without attributes.
-pub(super) const UNARY: [Unary; 16] = [
-    Unary::Neg,
-    Unary::Abs,
-    Unary::Sign,
-    Unary::Exp,
-    Unary::Log,
-    Unary::Sqrt,
-    Unary::Reciprocal,
-    Unary::Sin,
-    Unary::Cos,
-    Unary::Tanh,
-    Unary::Erf,
-    Unary::Floor,
-    Unary::Ceil,
-    Unary::RoundEven,
-    Unary::LogicalNot,
-    Unary::StopGradient,
+pub(super) const UNARY: [UnaryOp; 16] = [
+    UnaryOp::Neg,
+    UnaryOp::Abs,
+    UnaryOp::Sign,
+    UnaryOp::Exp,
+    UnaryOp::Log,
+    UnaryOp::Sqrt,
+    UnaryOp::Reciprocal,
+    UnaryOp::Sin,
+    UnaryOp::Cos,
+    UnaryOp::Tanh,
+    UnaryOp::Erf,
+    UnaryOp::Floor,
+    UnaryOp::Ceil,
+    UnaryOp::RoundEven,
+    UnaryOp::LogicalNot,
+    UnaryOp::StopGradient,
 ];
 
 /// Every binary operator.
-pub(super) const BINARY: [Binary; 13] = [
-    Binary::Add,
-    Binary::Sub,
-    Binary::Mul,
-    Binary::Div,
-    Binary::Pow,
-    Binary::Max,
-    Binary::Min,
-    Binary::Equal,
-    Binary::Less,
-    Binary::LessOrEqual,
-    Binary::LogicalAnd,
-    Binary::LogicalOr,
-    Binary::LogicalXor,
+pub(super) const BINARY: [BinaryOp; 13] = [
+    BinaryOp::Add,
+    BinaryOp::Sub,
+    BinaryOp::Mul,
+    BinaryOp::Div,
+    BinaryOp::Pow,
+    BinaryOp::Max,
+    BinaryOp::Min,
+    BinaryOp::Equal,
+    BinaryOp::Less,
+    BinaryOp::LessOrEqual,
+    BinaryOp::LogicalAnd,
+    BinaryOp::LogicalOr,
+    BinaryOp::LogicalXor,
 ];

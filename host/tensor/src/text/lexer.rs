@@ -4,7 +4,7 @@ use super::TextFault;
 
 /// A piece of a line.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Token {
+pub(super) enum TextToken {
     /// A run of letters, digits and `%#+-._`: names, numbers, references.
     Word(String),
     /// What stands between quotation marks, unescaped.
@@ -14,7 +14,7 @@ pub(super) enum Token {
 }
 
 /// The tokens of `line` up to a comment.
-pub(super) fn tokens(line: &str) -> Result<Vec<Token>, TextFault> {
+pub(super) fn tokenize(line: &str) -> Result<Vec<TextToken>, TextFault> {
     let mut tokens = Vec::new();
     let mut rest = line.chars().peekable();
     while let Some(&next) = rest.peek() {
@@ -28,13 +28,13 @@ pub(super) fn tokens(line: &str) -> Result<Vec<Token>, TextFault> {
             while let Some(letter) = rest.next_if(|&letter| is_word(letter)) {
                 word.push(letter);
             }
-            tokens.push(Token::Word(word));
+            tokens.push(TextToken::Word(word));
         } else if next == '"' {
             rest.next();
-            tokens.push(Token::Quoted(quoted(&mut rest)?));
+            tokens.push(TextToken::Quoted(read_quoted(&mut rest)?));
         } else {
             rest.next();
-            tokens.push(Token::Mark(next));
+            tokens.push(TextToken::Mark(next));
         }
     }
     Ok(tokens)
@@ -45,19 +45,19 @@ fn is_word(letter: char) -> bool {
 }
 
 /// What stands before the closing quotation mark.
-fn quoted(rest: &mut impl Iterator<Item = char>) -> Result<String, TextFault> {
+fn read_quoted(rest: &mut impl Iterator<Item = char>) -> Result<String, TextFault> {
     let mut text = String::new();
     loop {
         match rest.next().ok_or(TextFault::String)? {
             '"' => return Ok(text),
-            '\\' => text.push(escaped(rest)?),
+            '\\' => text.push(read_escape(rest)?),
             letter => text.push(letter),
         }
     }
 }
 
 /// The character after a backslash: itself, or a code point as `u{hex}`.
-fn escaped(rest: &mut impl Iterator<Item = char>) -> Result<char, TextFault> {
+fn read_escape(rest: &mut impl Iterator<Item = char>) -> Result<char, TextFault> {
     match rest.next().ok_or(TextFault::String)? {
         letter @ ('"' | '\\') => Ok(letter),
         'u' => {

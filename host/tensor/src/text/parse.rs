@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::attributes::{Attributes, Value, operator};
-use super::lexer::{Token, tokens};
+use super::attributes::{AttributeValue, OpAttributes, parse_op};
+use super::lexer::{TextToken, tokenize};
 use super::{TextError, TextFault};
-use crate::graph::{Graph, Node, NodeId, Port};
+use crate::graph::{Graph, GraphNode, GraphPort, NodeId};
 use crate::op::Scalar;
 use crate::{DType, Descriptor, Shape};
 
@@ -17,28 +17,28 @@ pub fn parse(text: &str) -> Result<Graph, TextError> {
     let mut graph = Graph::default();
     for (index, line) in text.lines().enumerate() {
         let located = |fault| TextError { line: index + 1, fault };
-        let mut line = Line { tokens: tokens(line).map_err(located)?.into_iter() };
-        statement(&mut graph, &mut line).map_err(located)?;
+        let mut line = LineParser { tokens: tokenize(line).map_err(located)?.into_iter() };
+        parse_statement(&mut graph, &mut line).map_err(located)?;
         if let Some(token) = line.tokens.next() {
-            return Err(located(unexpected("the end of the line", Some(token))));
+            return Err(located(unexpected_token("the end of the line", Some(token))));
         }
     }
     Ok(graph)
 }
 
-fn statement(graph: &mut Graph, line: &mut Line) -> Result<(), TextFault> {
+fn parse_statement(graph: &mut Graph, line: &mut LineParser) -> Result<(), TextFault> {
     let Some(first) = line.tokens.next() else {
         return Ok(());
     };
-    let Token::Word(word) = &first else {
-        return Err(unexpected("a statement", Some(first)));
+    let TextToken::Word(word) = &first else {
+        return Err(unexpected_token("a statement", Some(first)));
     };
     match word.as_str() {
         "input" => graph.inputs.push(line.port()?),
         "variable" => graph.variables.push(line.port()?),
         "constant" => {
             let number = line.reference('#')?;
-            in_order(graph.constants.len(), number)?;
+            check_number(graph.constants.len(), number)?;
             line.mark(':')?;
             graph.constants.push(line.bytes()?);
         }
@@ -53,8 +53,9 @@ fn statement(graph: &mut Graph, line: &mut Line) -> Result<(), TextFault> {
             graph.assignments.push((number, NodeId(line.reference('%')?)));
         }
         word => {
-            let number = numbered(word, '%').ok_or_else(|| unexpected("a statement", Some(first.clone())))?;
-            in_order(graph.nodes.len(), number)?;
+            let number =
+                parse_reference(word, '%').ok_or_else(|| unexpected_token("a statement", Some(first.clone())))?;
+            check_number(graph.nodes.len(), number)?;
             let node = line.node(graph)?;
             graph.nodes.push(node);
         }
@@ -62,32 +63,32 @@ fn statement(graph: &mut Graph, line: &mut Line) -> Result<(), TextFault> {
     Ok(())
 }
 
-fn in_order(expected: usize, found: u32) -> Result<(), TextFault> {
+fn check_number(expected: usize, found: u32) -> Result<(), TextFault> {
     if found as usize == expected { Ok(()) } else { Err(TextFault::OutOfOrder { expected, found }) }
 }
 
 /// The number in `word` after `sigil`.
-fn numbered(word: &str, sigil: char) -> Option<u32> {
+fn parse_reference(word: &str, sigil: char) -> Option<u32> {
     word.strip_prefix(sigil)?.parse().ok()
 }
 
-fn unexpected(expected: &'static str, found: Option<Token>) -> TextFault {
+fn unexpected_token(expected: &'static str, found: Option<TextToken>) -> TextFault {
     let found = match found {
-        Some(Token::Word(text) | Token::Quoted(text)) => text,
-        Some(Token::Mark(mark)) => mark.to_string(),
+        Some(TextToken::Word(text) | TextToken::Quoted(text)) => text,
+        Some(TextToken::Mark(mark)) => mark.to_string(),
         None => String::new(),
     };
     TextFault::Expected { expected, found }
 }
 
 /// What is left of a line.
-struct Line {
-    tokens: std::vec::IntoIter<Token>,
+struct LineParser {
+    tokens: std::vec::IntoIter<TextToken>,
 }
 
-impl Line {
+impl LineParser {
     fn peek_mark(&self, mark: char) -> bool {
-        self.tokens.as_slice().first() == Some(&Token::Mark(mark))
+        self.tokens.as_slice().first() == Some(&TextToken::Mark(mark))
     }
 
     /// Takes `mark` if it comes next.
@@ -109,39 +110,39 @@ impl Line {
             '[' => "an opening bracket",
             _ => "a comma or a closing mark",
         };
-        Err(unexpected(expected, self.tokens.next()))
+        Err(unexpected_token(expected, self.tokens.next()))
     }
 
     fn word(&mut self, expected: &'static str) -> Result<String, TextFault> {
         match self.tokens.next() {
-            Some(Token::Word(word)) => Ok(word),
-            other => Err(unexpected(expected, other)),
+            Some(TextToken::Word(word)) => Ok(word),
+            other => Err(unexpected_token(expected, other)),
         }
     }
 
     fn quoted(&mut self) -> Result<String, TextFault> {
         match self.tokens.next() {
-            Some(Token::Quoted(name)) => Ok(name),
-            other => Err(unexpected("a quoted name", other)),
+            Some(TextToken::Quoted(name)) => Ok(name),
+            other => Err(unexpected_token("a quoted name", other)),
         }
     }
 
     fn reference(&mut self, sigil: char) -> Result<u32, TextFault> {
         let expected = if sigil == '%' { "a node such as %0" } else { "a number such as #0" };
         let word = self.word(expected)?;
-        numbered(&word, sigil).ok_or(TextFault::Expected { expected, found: word })
+        parse_reference(&word, sigil).ok_or(TextFault::Expected { expected, found: word })
     }
 
     /// `"name": descriptor`.
-    fn port(&mut self) -> Result<Port, TextFault> {
+    fn port(&mut self) -> Result<GraphPort, TextFault> {
         let name = self.quoted()?;
         self.mark(':')?;
-        Ok(Port { name, descriptor: self.descriptor()? })
+        Ok(GraphPort { name, descriptor: self.descriptor()? })
     }
 
     /// A port by name or number.
-    fn port_number(&mut self, kind: &'static str, ports: &[Port]) -> Result<u32, TextFault> {
-        if !matches!(self.tokens.as_slice().first(), Some(Token::Quoted(_))) {
+    fn port_number(&mut self, kind: &'static str, ports: &[GraphPort]) -> Result<u32, TextFault> {
+        if !matches!(self.tokens.as_slice().first(), Some(TextToken::Quoted(_))) {
             return self.reference('#');
         }
         let name = self.quoted()?;
@@ -156,8 +157,8 @@ impl Line {
         let Some(token) = self.tokens.next() else {
             return Ok(Arc::from([]));
         };
-        let Token::Word(digits) = &token else {
-            return Err(unexpected("bytes in base 16", Some(token)));
+        let TextToken::Word(digits) = &token else {
+            return Err(unexpected_token("bytes in base 16", Some(token)));
         };
         if digits == "omitted" {
             return Err(TextFault::Omitted);
@@ -167,7 +168,10 @@ impl Line {
             [high, low] => Some(nibble(high)? << 4 | nibble(low)?),
             _ => None,
         });
-        pairs.collect::<Option<Vec<u8>>>().map(Arc::from).ok_or_else(|| unexpected("bytes in base 16", Some(token)))
+        pairs
+            .collect::<Option<Vec<u8>>>()
+            .map(Arc::from)
+            .ok_or_else(|| unexpected_token("bytes in base 16", Some(token)))
     }
 
     /// `float32[2, 3]`.
@@ -192,7 +196,7 @@ impl Line {
     }
 
     /// What follows a node's number: label, descriptor, operator, port or operands, attributes.
-    fn node(&mut self, graph: &Graph) -> Result<Node, TextFault> {
+    fn node(&mut self, graph: &Graph) -> Result<GraphNode, TextFault> {
         let label = if self.peek_mark(':') { None } else { Some(Arc::from(self.quoted()?)) };
         self.mark(':')?;
         let descriptor = self.descriptor()?;
@@ -211,13 +215,13 @@ impl Line {
             }
             inputs.push(NodeId(self.reference('%')?));
         }
-        let op = operator(&name, self.attributes()?, port)?;
-        Ok(Node { op, inputs, descriptor, label })
+        let op = parse_op(&name, self.attributes()?, port)?;
+        Ok(GraphNode { op, inputs, descriptor, label })
     }
 
     /// `{name=value, ..}`, or nothing.
-    fn attributes(&mut self) -> Result<Attributes, TextFault> {
-        let mut attributes = Attributes::new();
+    fn attributes(&mut self) -> Result<OpAttributes, TextFault> {
+        let mut attributes = OpAttributes::new();
         if !self.take_mark('{') {
             return Ok(attributes);
         }
@@ -232,17 +236,17 @@ impl Line {
         Ok(attributes)
     }
 
-    fn value(&mut self) -> Result<Value, TextFault> {
+    fn value(&mut self) -> Result<AttributeValue, TextFault> {
         if self.peek_mark('[') {
-            return Ok(Value::List(self.list()?));
+            return Ok(AttributeValue::List(self.list()?));
         }
         let word = self.word("a value")?;
         if let Ok(value) = word.parse() {
-            return Ok(Value::Number(Scalar::Int(value)));
+            return Ok(AttributeValue::Number(Scalar::Int(value)));
         }
         Ok(match word.parse() {
-            Ok(value) => Value::Number(Scalar::Float(value)),
-            Err(_) => Value::Word(word),
+            Ok(value) => AttributeValue::Number(Scalar::Float(value)),
+            Err(_) => AttributeValue::Word(word),
         })
     }
 }

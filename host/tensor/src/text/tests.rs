@@ -5,10 +5,10 @@ use proptest::prelude::*;
 
 use super::{CONSTANT_TEXT_BYTES_MAX, parse, print};
 use crate::op::{
-    Combine, Contract, Conv2d, Convolution, Distribution, Index, Movement, Op, Pool, Pool2d, Reduce, ReduceKind,
-    Scalar, Source, Unary,
+    ContractOp, Conv2d, ConvolutionOp, IndexOp, MovementOp, Op, Pool2d, PoolKind, RandomDistribution, ReduceKind,
+    ReduceOp, Scalar, ScatterCombine, SourceOp, UnaryOp,
 };
-use crate::{DType, Descriptor, Graph, Node, NodeId, Port, Shape};
+use crate::{DType, Descriptor, Graph, GraphNode, GraphPort, NodeId, Shape};
 
 fn check(text: &str, expected: Expect) {
     let answer = match parse(text) {
@@ -27,78 +27,79 @@ fn computations() -> Vec<Op> {
     let shape = Shape::new([2, 0, 3]).unwrap();
     let conv = Conv2d { padding: [1, 2, 3, 4], strides: [5, 6], dilations: [7, 8], groups: 9 };
     let pool = Pool2d { window: [9, 10], padding: [1, 2, 3, 4], strides: [5, 6], dilations: [7, 8] };
-    let fold = |kind| Op::Reduce(Reduce::Fold { kind, axes: vec![0, 2] });
+    let fold = |kind| Op::Reduce(ReduceOp::Fold { kind, axes: vec![0, 2] });
     let mut ops: Vec<Op> = super::attributes::UNARY.into_iter().map(Op::Unary).collect();
     ops.extend(super::attributes::BINARY.into_iter().map(Op::Binary));
-    ops.extend(DType::ALL.into_iter().map(|dtype| Op::Unary(Unary::Cast(dtype))));
+    ops.extend(DType::ALL.into_iter().map(|dtype| Op::Unary(UnaryOp::Cast(dtype))));
     ops.extend([ReduceKind::Sum, ReduceKind::Product, ReduceKind::Max, ReduceKind::Min].map(fold));
     ops.extend(
         [
-            Movement::Reshape(Shape::scalar()),
-            Movement::Broadcast(shape),
-            Movement::Transpose(vec![2, 1, 0]),
-            Movement::Slice { starts: vec![1], sizes: vec![2], strides: vec![3] },
-            Movement::Reverse(vec![1, 2]),
-            Movement::Pad { low: vec![1], high: vec![2], value: Scalar::Float(f64::NEG_INFINITY) },
-            Movement::Concat { axis: 3 },
+            MovementOp::Reshape(Shape::scalar()),
+            MovementOp::Broadcast(shape),
+            MovementOp::Transpose(vec![2, 1, 0]),
+            MovementOp::Slice { starts: vec![1], sizes: vec![2], strides: vec![3] },
+            MovementOp::Reverse(vec![1, 2]),
+            MovementOp::Pad { low: vec![1], high: vec![2], value: Scalar::Float(f64::NEG_INFINITY) },
+            MovementOp::Concat { axis: 3 },
         ]
         .map(Op::Movement),
     );
     ops.extend(
         [
-            Convolution::Conv2d(conv),
-            Convolution::Conv2dInputGrad { conv, size: [11, 12] },
-            Convolution::Conv2dFilterGrad { conv, window: [11, 12] },
-            Convolution::Pool2d { kind: Pool::Max, pool },
-            Convolution::Pool2d { kind: Pool::Sum, pool },
-            Convolution::MaxPool2dGrad(pool),
-            Convolution::SumPool2dGrad { pool, size: [usize::MAX, 12] },
+            ConvolutionOp::Conv2d(conv),
+            ConvolutionOp::Conv2dInputGrad { conv, size: [11, 12] },
+            ConvolutionOp::Conv2dFilterGrad { conv, window: [11, 12] },
+            ConvolutionOp::Pool2d { kind: PoolKind::Max, pool },
+            ConvolutionOp::Pool2d { kind: PoolKind::Sum, pool },
+            ConvolutionOp::MaxPool2dGrad(pool),
+            ConvolutionOp::SumPool2dGrad { pool, size: [usize::MAX, 12] },
         ]
         .map(Op::Convolution),
     );
     ops.extend([
         Op::Select,
-        Op::Reduce(Reduce::ArgMax { axis: 1 }),
-        Op::Reduce(Reduce::ArgMin { axis: 2 }),
-        Op::Contract(Contract::MatMul { transpose_a: true, transpose_b: false }),
-        Op::Index(Index::Gather { axis: 1 }),
-        Op::Index(Index::ScatterAdd { axis: 1, size: 2 }),
+        Op::Reduce(ReduceOp::ArgMax { axis: 1 }),
+        Op::Reduce(ReduceOp::ArgMin { axis: 2 }),
+        Op::Contract(ContractOp::MatMul { transpose_a: true, transpose_b: false }),
+        Op::Index(IndexOp::Gather { axis: 1 }),
+        Op::Index(IndexOp::ScatterAdd { axis: 1, size: 2 }),
     ]);
-    let combines = [Combine::Replace, Combine::Add, Combine::Mul, Combine::Min, Combine::Max];
-    ops.extend(combines.map(|combine| Op::Index(Index::Scatter { axis: 2, combine })));
+    let combines =
+        [ScatterCombine::Replace, ScatterCombine::Add, ScatterCombine::Mul, ScatterCombine::Min, ScatterCombine::Max];
+    ops.extend(combines.map(|combine| Op::Index(IndexOp::Scatter { axis: 2, combine })));
     ops
 }
 
 fn sources() -> Vec<Op> {
     let floats = [0.0, -0.0, 1.5, 1e-300, f64::MAX, f64::MIN_POSITIVE, f64::INFINITY, 0.1, 1e16];
     let integers = [0, -1, u64::MAX.into(), i64::MIN.into()];
-    let mut sources: Vec<Source> = floats.map(|value| Source::Fill(Scalar::Float(value))).into();
-    sources.extend(integers.map(|value| Source::Fill(Scalar::Int(value))));
+    let mut sources: Vec<SourceOp> = floats.map(|value| SourceOp::Fill(Scalar::Float(value))).into();
+    sources.extend(integers.map(|value| SourceOp::Fill(Scalar::Int(value))));
     sources.extend([
-        Source::Input(0),
-        Source::Input(1),
-        Source::Input(7),
-        Source::Variable(0),
-        Source::Constant(1),
-        Source::Iota { axis: 2 },
-        Source::Random { stream: u32::MAX, distribution: Distribution::Bits },
-        Source::Random { stream: 0, distribution: Distribution::Uniform },
+        SourceOp::Input(0),
+        SourceOp::Input(1),
+        SourceOp::Input(7),
+        SourceOp::Variable(0),
+        SourceOp::Constant(1),
+        SourceOp::Iota { axis: 2 },
+        SourceOp::Random { stream: u32::MAX, distribution: RandomDistribution::Bits },
+        SourceOp::Random { stream: 0, distribution: RandomDistribution::Uniform },
     ]);
     sources.into_iter().map(Op::Source).collect()
 }
 
-fn all() -> Graph {
+fn graph_of_all_operators() -> Graph {
     let mut graph = Graph::default();
     for name in ["x", "x", "quoted \"name\" \\ \n ; \u{7f} é"] {
-        graph.inputs.push(Port { name: name.into(), descriptor: float(&[2, 3]) });
+        graph.inputs.push(GraphPort { name: name.into(), descriptor: float(&[2, 3]) });
     }
-    graph.variables.push(Port { name: "w".into(), descriptor: float(&[]) });
+    graph.variables.push(GraphPort { name: "w".into(), descriptor: float(&[]) });
     graph.constants = vec![vec![0, 1, 0xab, 0xff].into(), Vec::new().into()];
     for op in sources().into_iter().chain(computations()) {
         let count = graph.nodes.len() as u32;
         let inputs = (0..count % 4).map(|offset| NodeId(count - offset)).collect();
         let label = count.is_multiple_of(3).then(|| format!("node \"{count}\"").into());
-        graph.nodes.push(Node { op, inputs, descriptor: float(&[count as usize]), label });
+        graph.nodes.push(GraphNode { op, inputs, descriptor: float(&[count as usize]), label });
     }
     graph.outputs = vec![("y".into(), NodeId(3)), (String::new(), NodeId(u32::MAX))];
     graph.assignments = vec![(0, NodeId(2)), (9, NodeId(0))];
@@ -106,8 +107,8 @@ fn all() -> Graph {
 }
 
 #[test]
-fn every_operator_reads_back() {
-    let graph = all();
+fn every_operator_round_trips() {
+    let graph = graph_of_all_operators();
     let text = print(&graph);
     let read = parse(&text).unwrap();
     assert_eq!(read, graph);
@@ -117,7 +118,7 @@ fn every_operator_reads_back() {
 }
 
 #[test]
-fn every_operator_has_its_own_name() {
+fn operator_names_are_unique() {
     let mut names: Vec<&str> = computations().iter().map(Op::name).collect();
     names.sort_unstable();
     // The casts to the eight data types share one name, and so do the scatters.
@@ -130,7 +131,7 @@ fn every_operator_has_its_own_name() {
 }
 
 #[test]
-fn spelling() {
+fn the_text_form_is_stable() {
     check(
         r#"
             ; a layer
@@ -159,7 +160,7 @@ fn spelling() {
 }
 
 #[test]
-fn errors_name_the_line() {
+fn parse_errors_name_the_line() {
     check("\ninput x: float32[]", expect![[r#"line 2: expected a quoted name, found "x""#]]);
     check("input \"x\" float32[]", expect![[r#"line 1: expected a colon, found "float32""#]]);
     check("input \"x\": float64[]", expect![[r#"line 1: expected a data type, found "float64""#]]);
@@ -203,7 +204,7 @@ fn errors_name_the_line() {
 }
 
 #[test]
-fn large_constants_are_left_out() {
+fn large_constants_are_omitted_from_the_text() {
     let constants = vec![vec![7; CONSTANT_TEXT_BYTES_MAX].into(), vec![7; CONSTANT_TEXT_BYTES_MAX + 1].into()];
     let mut graph = Graph { constants, ..Graph::default() };
     let text = print(&graph);
@@ -224,7 +225,7 @@ proptest! {
 
     #[test]
     fn damaged_text_is_answered(at in any::<prop::sample::Index>(), with in "[ -~]{0,3}") {
-        let mut text = print(&all());
+        let mut text = print(&graph_of_all_operators());
         let at = at.index(text.len());
         if text.is_char_boundary(at) && text.is_char_boundary(at + 1) {
             text.replace_range(at..=at, &with);

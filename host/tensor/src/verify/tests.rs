@@ -8,8 +8,8 @@ use super::verify;
 use crate::limits::{
     GRAPH_CONSTANT_BYTES_MAX, GRAPH_NODES_MAX, GRAPH_OPERANDS_MAX, GRAPH_OUTPUTS_MAX, NAME_BYTES_MAX, OPERANDS_MAX,
 };
-use crate::op::{Op, Scalar, Source};
-use crate::{DType, Descriptor, Graph, GraphError, Node, NodeId, Port, Shape, text};
+use crate::op::{Op, Scalar, SourceOp};
+use crate::{DType, Descriptor, Graph, GraphError, GraphNode, GraphPort, NodeId, Shape, text};
 
 fn check(graph: &str, expected: Expect) {
     let answer = match verify(text::parse(graph).unwrap()) {
@@ -23,13 +23,13 @@ fn float(dims: &[usize]) -> Descriptor {
     Descriptor::new(DType::F32, Shape::new(dims).unwrap())
 }
 
-fn fill() -> Node {
-    let op = Op::Source(Source::Fill(Scalar::Float(0.0)));
-    Node { op, inputs: Vec::new(), descriptor: float(&[]), label: None }
+fn fill() -> GraphNode {
+    let op = Op::Source(SourceOp::Fill(Scalar::Float(0.0)));
+    GraphNode { op, inputs: Vec::new(), descriptor: float(&[]), label: None }
 }
 
 #[test]
-fn a_sound_graph_passes() {
+fn a_valid_graph_passes() {
     check(
         r#"
             input "x": float32[2]
@@ -50,7 +50,7 @@ fn a_sound_graph_passes() {
 }
 
 #[test]
-fn operands_come_first() {
+fn operands_must_precede_their_node() {
     check(
         "%0: float32[] = neg %0",
         expect!["neg: operand 0 is node 0, which is not among the 0 nodes before it (at node 0)"],
@@ -91,7 +91,7 @@ fn descriptors_are_inferred_again() {
 }
 
 #[test]
-fn ports_and_constants_exist() {
+fn sources_must_name_existing_ports_and_constants() {
     check("%0: float32[3] = input #0", expect!["input: there is no input 0, the graph has 0 (at node 0)"]);
     check(
         "input \"x\": float32[3]\n%0: float32[3] = input #1",
@@ -111,7 +111,7 @@ fn ports_and_constants_exist() {
 }
 
 #[test]
-fn names_are_distinct_and_bounded() {
+fn port_names_must_be_distinct_and_bounded() {
     check("input \"x\": float32[]\ninput \"x\": float32[2]", expect![[r#"input "x" exists already"#]]);
     check("variable \"w\": float32[]\nvariable \"w\": float32[]", expect![[r#"variable "w" exists already"#]]);
     check("input \"x\": float32[]\nvariable \"x\": float32[]", expect!["0 nodes"]);
@@ -126,7 +126,7 @@ fn names_are_distinct_and_bounded() {
 }
 
 #[test]
-fn outputs_and_assignments_fit() {
+fn outputs_and_assignments_must_match_their_nodes() {
     check("output \"y\" = %0", expect!["there is no node 0, the graph has 0"]);
     check("assign #0 = %0", expect!["variable: there is no variable 0, the graph has 0"]);
     check("variable \"w\": float32[]\nassign \"w\" = %0", expect!["there is no node 0, the graph has 0"]);
@@ -145,14 +145,14 @@ fn outputs_and_assignments_fit() {
 }
 
 #[test]
-fn limits_hold() {
+fn verification_enforces_graph_limits() {
     let nodes = vec![fill(); GRAPH_NODES_MAX];
     let mut graph = Graph { nodes, ..Graph::default() };
     verify(graph.clone()).unwrap();
     graph.nodes.push(fill());
     assert_eq!(verify(graph), Err(GraphError::TooManyNodes));
 
-    let port = Port { name: "x".into(), descriptor: float(&[]) };
+    let port = GraphPort { name: "x".into(), descriptor: float(&[]) };
     let inputs = vec![port; GRAPH_NODES_MAX + 1];
     assert_eq!(verify(Graph { inputs, ..Graph::default() }), Err(GraphError::TooManyPorts));
 

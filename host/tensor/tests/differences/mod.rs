@@ -1,8 +1,8 @@
 //! Compares gradients with central differences.
 
-use saggar_tensor::arbitrary::{Case, Random};
 use saggar_tensor::grad::gradients;
-use saggar_tensor::interp::{Elements, Precision, Value, evaluate_with};
+use saggar_tensor::interp::{InterpElements, InterpPrecision, InterpTensor, evaluate_with};
+use saggar_tensor::testgen::{CaseRng, GraphCase};
 use saggar_tensor::{GraphBuilder, NodeId, VerifiedGraph, verify};
 
 /// Step of the differences: their error is of order STEP^2 from curvature and 1e-16 / STEP from rounding.
@@ -13,37 +13,38 @@ const TOLERANCE: f64 = 2e-5;
 /// Elements of one operand that are checked.
 const ELEMENTS_MAX: usize = 24;
 
-/// Checks the gradient of the case's first output, weighted at random, in every float input. With `order` 2, the
+/// Checks the gradient of the case's first output, weighted at random, in every float input. With `permutation` 2, the
 /// gradient of the weighted sum of those gradients.
-pub(crate) fn check(name: &str, case: &Case, order: usize) {
-    let mut random = Random::new(77);
+pub(crate) fn check_gradients(name: &str, case: &GraphCase, order: usize) {
+    let mut random = CaseRng::new(77);
     let mut builder = case.builder.clone();
     let wrt: Vec<NodeId> = float_inputs(&builder, case).into_iter().map(|(_, node)| node).collect();
     if !builder.descriptor(case.output_nodes[0]).dtype.is_float() {
         return;
     }
-    let mut loss = weighted(&mut builder, &mut random, &case.output_nodes[..1]);
+    let mut loss = weighted_sum(&mut builder, &mut random, &case.output_nodes[..1]);
     for _ in 1..order {
         let found = gradients(&mut builder, loss, &wrt).unwrap_or_else(|error| panic!("{name}: {error}"));
-        loss = weighted(&mut builder, &mut random, &found);
+        loss = weighted_sum(&mut builder, &mut random, &found);
     }
     let found = gradients(&mut builder, loss, &wrt).unwrap_or_else(|error| panic!("{name}: {error}"));
-    let losses = only(builder.clone(), &[loss]);
-    let slopes = only(builder.clone(), &found);
-    let slopes = run(&slopes, &case.inputs, case);
+    let losses = graph_with_outputs(builder.clone(), &[loss]);
+    let slopes = graph_with_outputs(builder.clone(), &found);
+    let slopes = evaluate_outputs(&slopes, &case.inputs, case);
     for ((position, _), slope) in float_inputs(&builder, case).into_iter().zip(slopes) {
-        let numbers = case.inputs[position].numbers();
+        let numbers = case.inputs[position].to_f64_numbers();
         assert_eq!(slope.descriptor(), case.inputs[position].descriptor(), "{name}");
-        for element in chosen(&mut random, numbers.len()) {
+        for element in choose_elements(&mut random, numbers.len()) {
             let at = |delta: f64| {
                 let mut moved = numbers.clone();
                 moved[element] += delta;
                 let mut inputs = case.inputs.clone();
-                inputs[position] = Value::exact(inputs[position].descriptor().clone(), moved).unwrap();
-                run(&losses, &inputs, case)[0].numbers()[0]
+                inputs[position] =
+                    InterpTensor::from_exact_numbers(inputs[position].descriptor().clone(), moved).unwrap();
+                evaluate_outputs(&losses, &inputs, case)[0].to_f64_numbers()[0]
             };
             let difference = (at(STEP) - at(-STEP)) / (2.0 * STEP);
-            let gradient = slope.numbers()[element];
+            let gradient = slope.to_f64_numbers()[element];
             let error = (gradient - difference).abs() / difference.abs().max(1.0);
             assert!(
                 error < TOLERANCE,
@@ -54,18 +55,18 @@ pub(crate) fn check(name: &str, case: &Case, order: usize) {
 }
 
 /// Positions and nodes of float inputs.
-fn float_inputs(builder: &GraphBuilder, case: &Case) -> Vec<(usize, NodeId)> {
+fn float_inputs(builder: &GraphBuilder, case: &GraphCase) -> Vec<(usize, NodeId)> {
     let float = |(_, node): &(usize, NodeId)| builder.descriptor(*node).dtype.is_float();
     case.input_nodes.iter().copied().enumerate().filter(float).collect()
 }
 
 /// The sum over all elements of `nodes`, each times a random constant, so that no symmetry hides a wrong slope.
-fn weighted(g: &mut GraphBuilder, random: &mut Random, nodes: &[NodeId]) -> NodeId {
+fn weighted_sum(g: &mut GraphBuilder, random: &mut CaseRng, nodes: &[NodeId]) -> NodeId {
     let mut total = None;
     for &node in nodes {
         let descriptor = g.descriptor(node).clone();
         let weights: Vec<f64> = (0..descriptor.shape.elements()).map(|_| random.float(-1.0, 1.0)).collect();
-        let weights = Value::new(descriptor.clone(), Elements::Float(weights)).unwrap();
+        let weights = InterpTensor::new(descriptor.clone(), InterpElements::Float(weights)).unwrap();
         let weights = g.constant(descriptor.clone(), weights.to_bytes()).unwrap();
         let product = g.mul(node, weights).unwrap();
         let axes: Vec<usize> = (0..descriptor.shape.rank()).collect();
@@ -80,18 +81,18 @@ fn weighted(g: &mut GraphBuilder, random: &mut Random, nodes: &[NodeId]) -> Node
     total.expect("there is something to differentiate")
 }
 
-fn only(builder: GraphBuilder, nodes: &[NodeId]) -> VerifiedGraph {
+fn graph_with_outputs(builder: GraphBuilder, nodes: &[NodeId]) -> VerifiedGraph {
     let mut graph = builder.finish();
     graph.outputs = nodes.iter().enumerate().map(|(position, &node)| (format!("o{position}"), node)).collect();
     verify(graph).unwrap()
 }
 
-fn run(graph: &VerifiedGraph, inputs: &[Value], case: &Case) -> Vec<Value> {
-    evaluate_with(graph, inputs, &mut case.variables.clone(), Precision::Exact).unwrap()
+fn evaluate_outputs(graph: &VerifiedGraph, inputs: &[InterpTensor], case: &GraphCase) -> Vec<InterpTensor> {
+    evaluate_with(graph, inputs, &mut case.variables.clone(), InterpPrecision::Exact).unwrap()
 }
 
-fn chosen(random: &mut Random, count: usize) -> Vec<usize> {
-    let mut order = random.order(count);
+fn choose_elements(random: &mut CaseRng, count: usize) -> Vec<usize> {
+    let mut order = random.permutation(count);
     order.truncate(ELEMENTS_MAX);
     order
 }

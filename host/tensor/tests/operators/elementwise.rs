@@ -3,9 +3,9 @@
 use saggar_tensor::nn;
 use saggar_tensor::{DType, GraphBuilder as G};
 
-use super::{Entry, constant, floats};
+use super::{OperatorEntry, constant, floats};
 
-pub(super) const ENTRIES: &[Entry] = &[
+pub(super) const ENTRIES: &[OperatorEntry] = &[
     ("add", &[&[2, 1, 4], &[3, 1]], |g, x| g.add(x[0], x[1])),
     ("sub", &[&[3, 4], &[4]], |g, x| g.sub(x[0], x[1])),
     ("mul", &[&[3, 1], &[4]], |g, x| g.mul(x[0], x[1])),
@@ -113,7 +113,7 @@ pub(super) const ENTRIES: &[Entry] = &[
 ];
 
 /// Squares and a little more.
-fn positive(g: &mut G, x: saggar_tensor::NodeId) -> super::Built {
+fn positive(g: &mut G, x: saggar_tensor::NodeId) -> super::OperatorResult {
     let squares = g.mul(x, x)?;
     nn::linear_function(g, squares, 1.0, 0.3)
 }

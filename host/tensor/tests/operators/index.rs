@@ -1,12 +1,12 @@
 //! Elements gathered and scattered: places named twice, negative and out of range ones.
 
 use saggar_tensor::nn;
-use saggar_tensor::op::Combine;
+use saggar_tensor::op::ScatterCombine;
 use saggar_tensor::{GraphBuilder, NodeId};
 
-use super::{Built, Entry, floats, ints};
+use super::{OperatorEntry, OperatorResult, floats, ints};
 
-pub(super) const ENTRIES: &[Entry] = &[
+pub(super) const ENTRIES: &[OperatorEntry] = &[
     ("gather", &[&[3, 4]], |g, x| {
         let places = ints(g, &[2, 2], &[0.0, -1.0, 3.0, 3.0])?;
         g.gather(x[0], places, 1)
@@ -19,34 +19,34 @@ pub(super) const ENTRIES: &[Entry] = &[
         let places = ints(g, &[3, 2], &[2.0, 0.0, -1.0, 3.0, 2.0, 0.0])?;
         nn::gather_nd(g, x[0], places)
     }),
-    ("scatter-elements", &[&[4, 2], &[3, 2]], |g, x| elements(g, x, Combine::Replace)),
-    ("scatter-elements, added", &[&[4, 2], &[3, 2]], |g, x| elements(g, x, Combine::Add)),
-    ("scatter-elements, multiplied", &[&[4, 2], &[3, 2]], |g, x| elements(g, x, Combine::Mul)),
-    ("scatter-elements, smallest", &[&[4, 2], &[3, 2]], |g, x| elements(g, x, Combine::Min)),
-    ("scatter-elements, largest", &[&[4, 2], &[3, 2]], |g, x| elements(g, x, Combine::Max)),
-    ("scatter-nd", &[&[3, 2, 2], &[4, 2]], |g, x| rows(g, x, Combine::Replace)),
-    ("scatter-nd, added", &[&[3, 2, 2], &[4, 2]], |g, x| rows(g, x, Combine::Add)),
-    ("scatter-nd, multiplied", &[&[3, 2, 2], &[4, 2]], |g, x| rows(g, x, Combine::Mul)),
-    ("scatter-nd, smallest", &[&[3, 2, 2], &[4, 2]], |g, x| rows(g, x, Combine::Min)),
-    ("scatter-nd, largest", &[&[3, 2, 2], &[4, 2]], |g, x| rows(g, x, Combine::Max)),
+    ("scatter-elements", &[&[4, 2], &[3, 2]], |g, x| elements(g, x, ScatterCombine::Replace)),
+    ("scatter-elements, added", &[&[4, 2], &[3, 2]], |g, x| elements(g, x, ScatterCombine::Add)),
+    ("scatter-elements, multiplied", &[&[4, 2], &[3, 2]], |g, x| elements(g, x, ScatterCombine::Mul)),
+    ("scatter-elements, smallest", &[&[4, 2], &[3, 2]], |g, x| elements(g, x, ScatterCombine::Min)),
+    ("scatter-elements, largest", &[&[4, 2], &[3, 2]], |g, x| elements(g, x, ScatterCombine::Max)),
+    ("scatter-nd", &[&[3, 2, 2], &[4, 2]], |g, x| rows(g, x, ScatterCombine::Replace)),
+    ("scatter-nd, added", &[&[3, 2, 2], &[4, 2]], |g, x| rows(g, x, ScatterCombine::Add)),
+    ("scatter-nd, multiplied", &[&[3, 2, 2], &[4, 2]], |g, x| rows(g, x, ScatterCombine::Mul)),
+    ("scatter-nd, smallest", &[&[3, 2, 2], &[4, 2]], |g, x| rows(g, x, ScatterCombine::Min)),
+    ("scatter-nd, largest", &[&[3, 2, 2], &[4, 2]], |g, x| rows(g, x, ScatterCombine::Max)),
     // One factor of a place is zero, two are, the element itself is.
     ("scatter-nd, multiplied by zeros", &[&[4], &[6]], |g, x| {
         let holes = floats(g, &[4], &[1.0, 1.0, 0.0, 1.0], x[0])?;
         let zeros = floats(g, &[6], &[0.0, 1.0, 0.0, 0.0, 1.0, 1.0], x[0])?;
         let (x, updates) = (g.mul(x[0], holes)?, g.mul(x[1], zeros)?);
         let places = ints(g, &[6, 1], &[0.0, 0.0, 1.0, 1.0, 2.0, 1.0])?;
-        nn::scatter_nd(g, x, places, updates, Combine::Mul)
+        nn::scatter_nd(g, x, places, updates, ScatterCombine::Mul)
     }),
 ];
 
 /// Updates of columns, two of one place.
-fn elements(g: &mut GraphBuilder, x: &[NodeId], combine: Combine) -> Built {
+fn elements(g: &mut GraphBuilder, x: &[NodeId], combine: ScatterCombine) -> OperatorResult {
     let places = ints(g, &[3, 2], &[1.0, 0.0, 1.0, -1.0, 2.0, 3.0])?;
     nn::scatter_elements(g, x[0], places, x[1], 0, combine)
 }
 
 /// Updates of rows, three of one place.
-fn rows(g: &mut GraphBuilder, x: &[NodeId], combine: Combine) -> Built {
+fn rows(g: &mut GraphBuilder, x: &[NodeId], combine: ScatterCombine) -> OperatorResult {
     let places = ints(g, &[4, 2], &[2.0, 0.0, 0.0, 1.0, 2.0, 0.0, -1.0, 0.0])?;
     nn::scatter_nd(g, x[0], places, x[1], combine)
 }

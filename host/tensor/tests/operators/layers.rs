@@ -1,10 +1,10 @@
 //! Products, normalisations, losses and the steps of optimisers.
 
-use saggar_tensor::nn::{self, Adam, GemmOptions, InputLayout, Sgd};
+use saggar_tensor::nn::{self, AdamOptions, GemmOptions, InputLayout, SgdOptions};
 
-use super::{Entry, ints, joined};
+use super::{OperatorEntry, concat_flat, ints};
 
-pub(super) const ENTRIES: &[Entry] = &[
+pub(super) const ENTRIES: &[OperatorEntry] = &[
     ("matmul", &[&[2, 3, 4], &[4, 2]], |g, x| g.matmul(x[0], x[1])),
     ("matmul, of batches", &[&[2, 1, 3, 4], &[3, 4, 2]], |g, x| g.matmul(x[0], x[1])),
     ("matmul, over nothing", &[&[3, 0], &[0, 2]], |g, x| g.matmul(x[0], x[1])),
@@ -43,20 +43,20 @@ pub(super) const ENTRIES: &[Entry] = &[
     ("mean-squared-error", &[&[3, 5], &[5]], |g, x| nn::mean_squared_error(g, x[0], x[1])),
     ("clip-by-global-norm", &[&[2, 3], &[4]], |g, x| {
         let clipped = nn::clip_by_global_norm(g, x, 1.5)?;
-        joined(g, &clipped)
+        concat_flat(g, &clipped)
     }),
     ("clip-by-global-norm, not reached", &[&[2, 3], &[4]], |g, x| {
         let clipped = nn::clip_by_global_norm(g, x, 100.0)?;
-        joined(g, &clipped)
+        concat_flat(g, &clipped)
     }),
     ("sgd", &[&[3], &[3], &[3], &[]], |g, x| {
-        let options = Sgd { momentum: 0.9, nesterov: true, weight_decay: 0.1 };
+        let options = SgdOptions { momentum: 0.9, nesterov: true, weight_decay: 0.1 };
         let update = nn::sgd(g, &options, x[0], x[1], x[2], x[3])?;
-        joined(g, &[update.parameter, update.velocity])
+        concat_flat(g, &[update.parameter, update.velocity])
     }),
     ("adam", &[&[3], &[3], &[3], &[3], &[], &[]], |g, x| {
         let (second, step) = (g.exp(x[3])?, g.exp(x[4])?);
-        let update = nn::adam(g, &Adam::default(), x[0], x[1], [x[2], second], step, x[5])?;
-        joined(g, &[update.parameter, update.first, update.second])
+        let update = nn::adam(g, &AdamOptions::default(), x[0], x[1], [x[2], second], step, x[5])?;
+        concat_flat(g, &[update.parameter, update.first, update.second])
     }),
 ];

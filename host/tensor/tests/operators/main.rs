@@ -7,7 +7,6 @@
 #[path = "../differences/mod.rs"]
 mod differences;
 
-mod cut;
 mod elementwise;
 mod index;
 mod layers;
@@ -15,17 +14,18 @@ mod movement;
 mod recurrent;
 mod reduce;
 mod windows;
+mod without_gradient;
 
 use std::collections::BTreeSet;
 
-use saggar_tensor::arbitrary::{Case, Random};
-use saggar_tensor::interp::Value;
+use saggar_tensor::interp::InterpTensor;
+use saggar_tensor::testgen::{CaseRng, GraphCase};
 use saggar_tensor::{DType, Descriptor, GraphBuilder, GraphError, NodeId, Shape};
 
-type Built = Result<NodeId, GraphError>;
-type Build = fn(&mut GraphBuilder, &[NodeId]) -> Built;
+type OperatorResult = Result<NodeId, GraphError>;
+type OperatorFn = fn(&mut GraphBuilder, &[NodeId]) -> OperatorResult;
 /// Name of the operator, after a comma what is tried; shapes of its float operands; the graph over them.
-type Entry = (&'static str, &'static [&'static [usize]], Build);
+type OperatorEntry = (&'static str, &'static [&'static [usize]], OperatorFn);
 
 const INTERFACE: &str = include_str!("../../../../wit/graphs.wit");
 const COMPOSITES: &str = include_str!("../../src/nn.rs");
@@ -35,7 +35,7 @@ const NO_OPERATORS: [&str; 9] =
     ["input", "constant", "scalar", "fill", "iota", "variable", "gradients", "assign", "build"];
 
 /// Operators whose operands are all integers, each given a float: it must be refused.
-const OF_INTEGERS: [(&str, Build); 3] = [
+const OF_INTEGERS: [(&str, OperatorFn); 3] = [
     ("one-hot", |g, x| saggar_tensor::nn::one_hot(g, x[0], 3, DType::F32)),
     ("random-uniform", |g, x| saggar_tensor::nn::uniform(g, Shape::new([2])?, x[0], 1, [0.0, 1.0])),
     ("random-normal", |g, x| saggar_tensor::nn::normal(g, Shape::new([2])?, x[0], 1)),
@@ -52,7 +52,7 @@ const SPELLINGS: [(&str, &str); 7] = [
     ("uniform", "random-uniform"),
 ];
 
-fn entries() -> impl Iterator<Item = &'static Entry> {
+fn entries() -> impl Iterator<Item = &'static OperatorEntry> {
     let families = [
         elementwise::ENTRIES,
         index::ENTRIES,
@@ -66,12 +66,12 @@ fn entries() -> impl Iterator<Item = &'static Entry> {
 }
 
 /// The operator of an entry's name.
-fn operator(name: &str) -> &str {
+fn operator_name(name: &str) -> &str {
     name.split(',').next().unwrap_or(name)
 }
 
 /// The names of the interface's methods of `graph-builder`.
-fn methods() -> BTreeSet<String> {
+fn interface_methods() -> BTreeSet<String> {
     let (_, resource) = INTERFACE.split_once("resource graph-builder {").expect("the interface has the builder");
     let (resource, _) = resource.split_once("\n  }").expect("a resource ends");
     let name = |line: &str| {
@@ -83,7 +83,7 @@ fn methods() -> BTreeSet<String> {
 }
 
 /// The names of the functions that `nn` exports, as the interface would spell them.
-fn composites() -> BTreeSet<String> {
+fn composite_names() -> BTreeSet<String> {
     let exports = COMPOSITES.split("pub use ").skip(1).filter_map(|rest| rest.split(';').next());
     let names = exports.flat_map(|export| export.split(['{', '}', ',', ':']).map(str::trim));
     let modules = |name: &str| COMPOSITES.contains(&format!("pub use {name}::"));
@@ -95,16 +95,16 @@ fn composites() -> BTreeSet<String> {
 }
 
 #[test]
-fn no_operator_is_left_out() {
-    let mut tried: BTreeSet<&str> = entries().map(|(name, ..)| operator(name)).collect();
-    tried.extend(cut::ENTRIES.iter().map(|(name, ..)| operator(name)));
+fn every_operator_has_a_gradient_entry() {
+    let mut tried: BTreeSet<&str> = entries().map(|(name, ..)| operator_name(name)).collect();
+    tried.extend(without_gradient::ENTRIES.iter().map(|(name, ..)| operator_name(name)));
     tried.extend(OF_INTEGERS.iter().map(|(name, _)| *name));
-    let methods = methods();
+    let methods = interface_methods();
     assert!(methods.len() > 100 && methods.contains("lstm-cell"), "{methods:?}");
     let without = |name: &&String| !tried.contains(name.as_str()) && !NO_OPERATORS.contains(&name.as_str());
     let missing: Vec<&String> = methods.iter().filter(without).collect();
     assert!(missing.is_empty(), "operators of the interface without an entry: {missing:?}");
-    let composites = composites();
+    let composites = composite_names();
     assert!(composites.len() > 60 && composites.contains("linear"), "{composites:?}");
     let spelt = |name: &str| {
         let found = SPELLINGS.iter().find(|(ours, _)| *ours == name);
@@ -118,7 +118,7 @@ fn no_operator_is_left_out() {
 }
 
 /// A graph with float inputs of these shapes and one output.
-fn case(name: &str, shapes: &[&[usize]], build: Build, dtype: DType, random: &mut Random) -> Case {
+fn operator_case(name: &str, shapes: &[&[usize]], build: OperatorFn, dtype: DType, random: &mut CaseRng) -> GraphCase {
     let mut builder = GraphBuilder::new();
     let (mut inputs, mut input_nodes) = (Vec::new(), Vec::new());
     for (position, dims) in shapes.iter().enumerate() {
@@ -126,36 +126,36 @@ fn case(name: &str, shapes: &[&[usize]], build: Build, dtype: DType, random: &mu
         let numbers: Vec<f64> = (0..shape.elements()).map(|_| random.float(-2.0, 2.0)).collect();
         let descriptor = Descriptor::new(dtype, shape.clone());
         input_nodes.push(builder.input(&format!("x{position}"), descriptor).unwrap());
-        inputs.push(Value::from_numbers(dtype, shape, &numbers).unwrap());
+        inputs.push(InterpTensor::from_numbers(dtype, shape, &numbers).unwrap());
     }
     let output = build(&mut builder, &input_nodes).unwrap_or_else(|error| panic!("{name}: {error}"));
     builder.output("y", output).unwrap();
     let (variables, output_nodes) = (Vec::new(), vec![output]);
-    Case { name: name.to_owned(), builder, inputs, variables, input_nodes, output_nodes, smooth: true }
+    GraphCase { name: name.to_owned(), builder, inputs, variables, input_nodes, output_nodes, smooth: true }
 }
 
 #[test]
-fn gradients_are_the_differences() {
-    let mut random = Random::new(5);
+fn operator_gradients_match_finite_differences() {
+    let mut random = CaseRng::new(5);
     for (name, shapes, build) in entries() {
-        let case = case(name, shapes, *build, DType::F32, &mut random);
+        let case = operator_case(name, shapes, *build, DType::F32, &mut random);
         assert!(case.builder.descriptor(case.output_nodes[0]).dtype.is_float(), "{name} gives no float");
-        differences::check(name, &case, 1);
+        differences::check_gradients(name, &case, 1);
     }
 }
 
 /// In half precision composites convert to single precision and back: the conversions have gradients too.
 #[test]
-fn gradients_in_half_precision() {
-    let mut random = Random::new(6);
+fn f16_operator_gradients_match_finite_differences() {
+    let mut random = CaseRng::new(6);
     for (name, shapes, build) in entries() {
-        let case = case(name, shapes, *build, DType::F16, &mut random);
-        differences::check(&format!("{name}, float16"), &case, 1);
+        let case = operator_case(name, shapes, *build, DType::F16, &mut random);
+        differences::check_gradients(&format!("{name}, float16"), &case, 1);
     }
 }
 
 #[test]
-fn operators_of_integers_take_no_float() {
+fn integer_operators_refuse_floats() {
     for (name, build) in OF_INTEGERS {
         let mut g = GraphBuilder::new();
         let x = g.input("x", Descriptor::new(DType::F32, Shape::new([4]).unwrap())).unwrap();
@@ -165,21 +165,21 @@ fn operators_of_integers_take_no_float() {
 }
 
 /// Numbers known now, as the same float type as `like`, if that is a float.
-fn floats(g: &mut GraphBuilder, dims: &[usize], numbers: &[f64], like: NodeId) -> Built {
+fn floats(g: &mut GraphBuilder, dims: &[usize], numbers: &[f64], like: NodeId) -> OperatorResult {
     constant(g, g.descriptor(like).dtype, dims, numbers)
 }
 
-fn ints(g: &mut GraphBuilder, dims: &[usize], numbers: &[f64]) -> Built {
+fn ints(g: &mut GraphBuilder, dims: &[usize], numbers: &[f64]) -> OperatorResult {
     constant(g, DType::I32, dims, numbers)
 }
 
-fn constant(g: &mut GraphBuilder, dtype: DType, dims: &[usize], numbers: &[f64]) -> Built {
-    let value = Value::from_numbers(dtype, Shape::new(dims)?, numbers)?;
+fn constant(g: &mut GraphBuilder, dtype: DType, dims: &[usize], numbers: &[f64]) -> OperatorResult {
+    let value = InterpTensor::from_numbers(dtype, Shape::new(dims)?, numbers)?;
     g.constant(value.descriptor().clone(), value.to_bytes())
 }
 
 /// All elements of these nodes, one after another.
-fn joined(g: &mut GraphBuilder, nodes: &[NodeId]) -> Built {
+fn concat_flat(g: &mut GraphBuilder, nodes: &[NodeId]) -> OperatorResult {
     let flat = nodes.iter().map(|&node| {
         let count = g.descriptor(node).shape.elements();
         g.reshape(node, &[count])

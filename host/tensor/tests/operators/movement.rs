@@ -3,9 +3,9 @@
 use saggar_tensor::op::Scalar;
 use saggar_tensor::{Shape, nn};
 
-use super::{Entry, joined};
+use super::{OperatorEntry, concat_flat};
 
-pub(super) const ENTRIES: &[Entry] = &[
+pub(super) const ENTRIES: &[OperatorEntry] = &[
     ("reshape", &[&[3, 4]], |g, x| g.reshape(x[0], &[2, 1, 6])),
     ("transpose", &[&[2, 3, 4]], |g, x| g.transpose(x[0], &[2, 0, 1])),
     ("expand", &[&[3, 1]], |g, x| g.broadcast_to(x[0], Shape::new([2, 3, 4])?)),
@@ -30,6 +30,6 @@ pub(super) const ENTRIES: &[Entry] = &[
     ("concat, of parts of itself", &[&[4]], |g, x| {
         let back = g.reverse(x[0], &[0])?;
         let product = g.mul(x[0], back)?;
-        joined(g, &[product, x[0], back])
+        concat_flat(g, &[product, x[0], back])
     }),
 ];

@@ -2,9 +2,9 @@
 
 use saggar_tensor::nn;
 
-use super::{Entry, floats};
+use super::{OperatorEntry, floats};
 
-pub(super) const ENTRIES: &[Entry] = &[
+pub(super) const ENTRIES: &[OperatorEntry] = &[
     ("reduce-sum", &[&[3, 4, 2]], |g, x| g.reduce_sum(x[0], &[2, 0], false)),
     ("reduce-sum, of nothing", &[&[3, 0]], |g, x| g.reduce_sum(x[0], &[1], true)),
     ("reduce-mean", &[&[3, 4, 2]], |g, x| nn::reduce_mean(g, x[0], &[2, 0], false)),

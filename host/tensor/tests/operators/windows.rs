@@ -1,15 +1,15 @@
 //! Convolutions, poolings and images of another size.
 
 use saggar_tensor::nn::{
-    self, Conv2dOptions, ConvTranspose2dOptions, FilterLayout, InputLayout, Interpolation, Pool2dOptions,
-    Resample2dOptions, Rounding, TransposeFilterLayout,
+    self, Conv2dOptions, ConvTranspose2dOptions, FilterLayout, InputLayout, Pool2dOptions, PoolRounding,
+    Resample2dOptions, ResampleInterpolation, TransposeFilterLayout,
 };
 use saggar_tensor::op::Conv2d;
 use saggar_tensor::{GraphBuilder, NodeId};
 
-use super::{Built, Entry};
+use super::{OperatorEntry, OperatorResult};
 
-pub(super) const ENTRIES: &[Entry] = &[
+pub(super) const ENTRIES: &[OperatorEntry] = &[
     ("conv2d", &[&[2, 5, 4, 4], &[2, 3, 2, 6], &[6]], |g, x| {
         let conv = Conv2d { padding: [1, 0, 0, 2], strides: [2, 1], dilations: [1, 1], groups: 2 };
         let (input_layout, filter_layout) = (InputLayout::Nhwc, FilterLayout::Hwio);
@@ -60,16 +60,16 @@ pub(super) const ENTRIES: &[Entry] = &[
         nn::resample2d(g, x[0], &Resample2dOptions { sizes: Some([5, 2]), ..Resample2dOptions::default() })
     }),
     ("resample2d, linear", &[&[1, 2, 3, 4]], |g, x| {
-        let (mode, scales) = (Interpolation::Linear, [2.0, 0.5]);
+        let (mode, scales) = (ResampleInterpolation::Linear, [2.0, 0.5]);
         nn::resample2d(g, x[0], &Resample2dOptions { mode, scales, ..Resample2dOptions::default() })
     }),
     ("resample2d, linear along other axes", &[&[3, 2, 4, 1]], |g, x| {
-        let (mode, sizes, axes) = (Interpolation::Linear, Some([5, 7]), [2, 0]);
+        let (mode, sizes, axes) = (ResampleInterpolation::Linear, Some([5, 7]), [2, 0]);
         nn::resample2d(g, x[0], &Resample2dOptions { mode, sizes, axes, ..Resample2dOptions::default() })
     }),
 ];
 
-fn filters(g: &mut GraphBuilder, x: &[NodeId], filter_layout: FilterLayout) -> Built {
+fn filters(g: &mut GraphBuilder, x: &[NodeId], filter_layout: FilterLayout) -> OperatorResult {
     nn::conv2d(g, x[0], x[1], None, Conv2dOptions { filter_layout, ..Conv2dOptions::default() })
 }
 
@@ -82,7 +82,7 @@ fn ceiled() -> Pool2dOptions {
         window: Some([2, 3]),
         padding: [1, 0, 0, 1],
         strides: [2, 2],
-        rounding: Rounding::Ceil,
+        rounding: PoolRounding::Ceil,
         ..Pool2dOptions::default()
     }
 }

@@ -8,7 +8,7 @@ use onnx::import::{build, import, restore};
 use onnx::proto::DimensionProto;
 use prost::Message;
 use saggar_plugin::Params;
-use saggar_tensor::interp::Value;
+use saggar_tensor::interp::InterpTensor;
 use saggar_tensor::{DType, Shape};
 
 /// The outputs of a configuration's model for images counted from `start`, as many as the batch.
@@ -18,10 +18,10 @@ fn answers(config: &Params, variables: &Variables, batch: u32, start: usize) -> 
     let built = build(&model, &plan.inputs, Some(batch), &mut backend).expect("the import has built it");
     let shape = Shape::new(plan.inputs[0].shape(Some(batch))).expect("the batch is small");
     let numbers: Vec<f64> = (0..shape.elements()).map(|i| ((start * 16 + i) % 37) as f64 / 37.0).collect();
-    let image = Value::from_numbers(DType::F32, shape, &numbers).expect("as many as the shape says");
+    let image = InterpTensor::from_numbers(DType::F32, shape, &numbers).expect("as many as the shape says");
     let inputs = BTreeMap::from([("x".to_owned(), image)]);
     let results = backend.run(&built.outputs, &inputs, &variables.0).expect("the graph can be run");
-    results[0].numbers()
+    results[0].to_f64_numbers()
 }
 
 #[test]

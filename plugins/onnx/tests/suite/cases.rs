@@ -17,7 +17,7 @@ use onnx::proto::TensorProto;
 use onnx::tensor::{self, Place};
 use prost::Message;
 use saggar_plugin::{Json, Params};
-use saggar_tensor::interp::Value;
+use saggar_tensor::interp::InterpTensor;
 use saggar_tensor::{DType, Descriptor, Shape};
 
 /// A tensor of a case.
@@ -48,7 +48,7 @@ fn read(path: &Path) -> Result<Given, String> {
 }
 
 impl Given {
-    fn value(&self) -> Value {
+    fn value(&self) -> InterpTensor {
         let dtype = match self.elem {
             Elem::Float32 => DType::F32,
             Elem::Float16 => DType::F16,
@@ -61,7 +61,7 @@ impl Given {
             Elem::Float64 => panic!("float64 is no type of the host"),
         };
         let shape = Shape::new(self.shape.clone()).expect("cases are small");
-        Value::from_bytes(Descriptor::new(dtype, shape), &self.bytes).expect("reading has checked the length")
+        InterpTensor::from_bytes(Descriptor::new(dtype, shape), &self.bytes).expect("reading has checked the length")
     }
 
     fn json(&self) -> Json {
@@ -71,11 +71,11 @@ impl Given {
                 [n, rest @ ..] => Json::Array((0..*n).map(|_| nested(rest, numbers)).collect()),
             }
         }
-        nested(&self.shape, &mut self.value().numbers().into_iter())
+        nested(&self.shape, &mut self.value().to_f64_numbers().into_iter())
     }
 
     /// Where the value differs from what is expected.
-    fn differs(&self, value: &Value) -> Option<String> {
+    fn differs(&self, value: &InterpTensor) -> Option<String> {
         if value.descriptor().shape.dims() != self.shape {
             return Some(format!("shape {} is not {:?}", value.descriptor().shape, self.shape));
         }
@@ -84,7 +84,7 @@ impl Given {
             return Some(format!("type {} is not {:?}", value.descriptor().dtype, self.elem));
         }
         let (rtol, atol) = if self.elem == Elem::Float16 { (1e-2, 1e-3) } else { (1e-3, 1e-7) };
-        for (i, (&got, &want)) in value.numbers().iter().zip(&expected.numbers()).enumerate() {
+        for (i, (&got, &want)) in value.to_f64_numbers().iter().zip(&expected.to_f64_numbers()).enumerate() {
             let close =
                 got == want || (got.is_nan() && want.is_nan()) || (got - want).abs() <= atol + rtol * want.abs();
             if !close {
@@ -146,7 +146,7 @@ fn check(case: &Path) -> Outcome {
 
 /// Imports the model with every input fixed, so that what can be computed without the host is, and compares again.
 fn run_fixed(file: &[u8], names: &[String], inputs: Vec<Given>, expected: &[Given]) -> Result<(), Outcome> {
-    let finite = |given: &Given| given.value().numbers().iter().all(|number| number.is_finite());
+    let finite = |given: &Given| given.value().to_f64_numbers().iter().all(|number| number.is_finite());
     let few = |given: &Given| given.shape.iter().product::<usize>() <= 1024;
     if !inputs.iter().all(|given| finite(given) && few(given)) {
         return Ok(());
@@ -218,7 +218,8 @@ fn run(
     for (port, (_, operand)) in plan.outputs.iter().zip(&outputs) {
         assert_eq!(port.shape(batch), *operand.shape, "{}", port.name);
     }
-    let values: BTreeMap<String, Value> = inputs.iter().map(|(name, given)| (name.clone(), given.value())).collect();
+    let values: BTreeMap<String, InterpTensor> =
+        inputs.iter().map(|(name, given)| (name.clone(), given.value())).collect();
     let results = backend.run(&outputs, &values, &variables.0).map_err(wrong)?;
     for ((name, _), (value, want)) in outputs.iter().zip(results.iter().zip(expected)) {
         if let Some(difference) = want.differs(value) {

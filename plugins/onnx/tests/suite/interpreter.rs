@@ -9,9 +9,9 @@ use onnx::import::Store;
 use onnx::value::Operand;
 use saggar_plugin::{DataType, ErrorCode};
 use saggar_tensor::error::GraphError;
-use saggar_tensor::interp::{self, Value};
+use saggar_tensor::interp::{self, InterpTensor};
 use saggar_tensor::nn;
-use saggar_tensor::op::{Combine, Pool, Pool2d, ReduceKind, Scalar};
+use saggar_tensor::op::{Pool2d, PoolKind, ReduceKind, Scalar, ScatterCombine};
 use saggar_tensor::{DType, Descriptor, GraphBuilder, NodeId, Shape, verify};
 
 /// Builds with the tensor crate's builder.
@@ -70,15 +70,16 @@ impl Interpreter {
     pub(crate) fn run(
         mut self,
         outputs: &[(String, Operand)],
-        inputs: &BTreeMap<String, Value>,
-        variables: &BTreeMap<String, Value>,
-    ) -> Result<Vec<Value>> {
+        inputs: &BTreeMap<String, InterpTensor>,
+        variables: &BTreeMap<String, InterpTensor>,
+    ) -> Result<Vec<InterpTensor>> {
         for (name, operand) in outputs {
             self.builder.output(name, node(operand)).map_err(refused)?;
         }
         let graph = verify(self.builder.finish()).map_err(refused)?;
-        let inputs: Vec<Value> = graph.graph().inputs.iter().map(|port| inputs[&port.name].clone()).collect();
-        let mut state: Vec<Value> = graph.graph().variables.iter().map(|port| variables[&port.name].clone()).collect();
+        let inputs: Vec<InterpTensor> = graph.graph().inputs.iter().map(|port| inputs[&port.name].clone()).collect();
+        let mut state: Vec<InterpTensor> =
+            graph.graph().variables.iter().map(|port| variables[&port.name].clone()).collect();
         interp::evaluate(&graph, &inputs, &mut state).map_err(refused)
     }
 
@@ -331,7 +332,7 @@ impl Backend for Interpreter {
 
     fn pool2d(&mut self, how: Pooling, x: &Operand, window: [usize; 2], windows: Windows) -> Made {
         let built = match how {
-            Pooling::Max => self.builder.pool2d(node(x), Pool::Max, pool(window, windows)),
+            Pooling::Max => self.builder.pool2d(node(x), PoolKind::Max, pool(window, windows)),
             Pooling::Average => {
                 let options = nn::Pool2dOptions {
                     window: Some(window),
@@ -347,23 +348,23 @@ impl Backend for Interpreter {
     }
 }
 
-fn combine(how: Scatter) -> Combine {
+fn combine(how: Scatter) -> ScatterCombine {
     match how {
-        Scatter::Replace => Combine::Replace,
-        Scatter::Add => Combine::Add,
-        Scatter::Mul => Combine::Mul,
-        Scatter::Min => Combine::Min,
-        Scatter::Max => Combine::Max,
+        Scatter::Replace => ScatterCombine::Replace,
+        Scatter::Add => ScatterCombine::Add,
+        Scatter::Mul => ScatterCombine::Mul,
+        Scatter::Min => ScatterCombine::Min,
+        Scatter::Max => ScatterCombine::Max,
     }
 }
 
 /// Variables that an import made.
 #[derive(Debug, Default)]
-pub(crate) struct Variables(pub(crate) BTreeMap<String, Value>);
+pub(crate) struct Variables(pub(crate) BTreeMap<String, InterpTensor>);
 
 impl Store for Variables {
     fn parameter(&mut self, name: &str, of: DataType, shape: &[usize], bytes: Vec<u8>) -> Result<()> {
-        let value = Value::from_bytes(described(of, shape)?, &bytes).map_err(refused)?;
+        let value = InterpTensor::from_bytes(described(of, shape)?, &bytes).map_err(refused)?;
         assert!(self.0.insert(name.to_owned(), value).is_none(), "variable `{name}` is made twice");
         Ok(())
     }

@@ -8,7 +8,7 @@ use onnx::import::{build, import, restore};
 use onnx::proto::{AttributeProto, GraphProto, NodeProto};
 use prost::Message;
 use saggar_plugin::Params;
-use saggar_tensor::interp::Value;
+use saggar_tensor::interp::InterpTensor;
 use saggar_tensor::{DType, Shape};
 
 /// An attribute.
@@ -60,7 +60,7 @@ pub(crate) fn outcome(
             X(shape, numbers) => {
                 graph.input.push(port(name, shape));
                 let shape = Shape::new(shape.iter().map(|&dim| dim as usize).collect::<Vec<_>>()).expect("small");
-                inputs.insert(name.clone(), Value::from_numbers(DType::F32, shape, numbers).expect("as many"));
+                inputs.insert(name.clone(), InterpTensor::from_numbers(DType::F32, shape, numbers).expect("as many"));
             }
             K(values) => graph.initializer.push(ints(name, values)),
             Nothing => {}
@@ -84,7 +84,7 @@ pub(crate) fn outcome(
     let built = build(&model, &plan.inputs, batch, &mut backend).expect("the import has built it");
     let values = backend.run(&built.outputs, &inputs, &variables.0).expect("the graph can be run");
     let shown = values.iter().map(|value| {
-        let numbers = value.numbers().iter().map(|n| format!("{}", (n * 1e4).round() / 1e4)).collect::<Vec<_>>();
+        let numbers = value.to_f64_numbers().iter().map(|n| format!("{}", (n * 1e4).round() / 1e4)).collect::<Vec<_>>();
         format!("{} {}", value.descriptor().shape, numbers.join(" "))
     });
     shown.collect::<Vec<_>>().join("; ")

@@ -2,14 +2,14 @@
 
 use std::path::PathBuf;
 
-use saggar_tensor::arbitrary::{cases, graph, tangle};
+use saggar_tensor::testgen::{high_fan_in_graph, primitive_cases, random_graph};
 use saggar_tensor::text::print;
 
 fn main() -> std::io::Result<()> {
     let dir = std::env::args_os().nth(1).map(PathBuf::from).unwrap_or_else(|| "corpus".into());
     std::fs::create_dir_all(&dir)?;
-    let graphs = (0..300).map(graph).chain((0..300).map(tangle));
-    for (number, case) in cases(1).into_iter().chain(graphs).enumerate() {
+    let graphs = (0..300).map(random_graph).chain((0..300).map(high_fan_in_graph));
+    for (number, case) in primitive_cases(1).into_iter().chain(graphs).enumerate() {
         std::fs::write(dir.join(format!("{number}.graph")), print(case.builder.graph()))?;
     }
     Ok(())

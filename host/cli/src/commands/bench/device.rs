@@ -1,6 +1,6 @@
 //! Devices that are measured one after the other, and how they and times are shown.
 
-use saggar_device::{Backend, DeviceInfo, choose};
+use saggar_device::{Backend, DeviceInfo, select};
 use saggar_plugin::PluginError;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub(super) fn exit_code<T>(results: &Results<T>) -> i32 {
 }
 
 fn open(name: &str) -> Result<Arc<dyn Backend>, Failure> {
-    let choice = choose::open(name).map_err(|error| Failure::new(exit::NO_DEVICE, "no_device", error.to_string()))?;
+    let choice = select::open(name).map_err(|error| Failure::new(exit::NO_DEVICE, "no_device", error.to_string()))?;
     Ok(choice.backend)
 }
 

@@ -111,11 +111,11 @@ impl Model {
                 model.predict(inputs, &Terms::within(DEADLINE)).map(|_| began.elapsed()).map_err(failed)
             };
             let first = request()?;
-            let before = meter.busy();
+            let before = meter.busy_time();
             let mut took = (0..args.requests).map(|_| request()).collect::<Result<Vec<Duration>, Failure>>()?;
             device.synchronize().map_err(|error| failed(error.into()))?;
             took.sort_unstable();
-            Ok(Row { info: device.info().clone(), batch, first, took, busy: meter.busy().saturating_sub(before) })
+            Ok(Row { info: device.info().clone(), batch, first, took, busy: meter.busy_time().saturating_sub(before) })
         };
         args.batch.iter().map(row).collect()
     }

@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use saggar_compile::cost::{Cost, cost};
+use saggar_compile::cost::{KernelCost, kernel_cost};
 use saggar_compile::program::{Kernel, Program};
-use saggar_device::peak::{self, Peak};
-use saggar_device::profile::{Dispatched, Profile, Profiler};
+use saggar_device::profile::{DeviceProfile, DispatchRecord, ProfilingBackend};
+use saggar_device::roofline::{self, PeakThroughput};
 use saggar_device::{Backend, DeviceInfo};
 use saggar_plugin::PluginError;
 use serde_json::{Value, json};
@@ -24,8 +24,8 @@ const SHOWN: usize = 8;
 /// What a device's kernels took.
 pub(super) struct Kernels {
     pub(super) info: DeviceInfo,
-    pub(super) peak: Peak,
-    pub(super) profile: Profile,
+    pub(super) peak: PeakThroughput,
+    pub(super) profile: DeviceProfile,
 }
 
 /// All runs of one kernel.
@@ -35,7 +35,7 @@ struct Stats {
     calls: u64,
     seconds: f64,
     /// Of one run.
-    cost: Cost,
+    cost: KernelCost,
 }
 
 impl Kernels {
@@ -47,21 +47,21 @@ impl Kernels {
         device: &Arc<dyn Backend>,
         train: impl FnOnce(&Arc<dyn Backend>) -> Result<(), PluginError>,
     ) -> Result<Kernels, Failure> {
-        let peak = peak::measure(&**device).map_err(|error| device::plugin_failure(&error.into()))?;
-        let profiler = Arc::new(Profiler::new(Arc::clone(device)));
-        let profiled: Arc<dyn Backend> = Arc::<Profiler>::clone(&profiler);
+        let peak = roofline::measure(&**device).map_err(|error| device::plugin_failure(&error.into()))?;
+        let profiler = Arc::new(ProfilingBackend::new(Arc::clone(device)));
+        let profiled: Arc<dyn Backend> = Arc::<ProfilingBackend>::clone(&profiler);
         train(&profiled).map_err(|error| device::plugin_failure(&error))?;
         Ok(Kernels { info: device.info().clone(), peak, profile: profiler.profile() })
     }
 
     /// Seconds of each kernel of a dispatch; shared out by what they have to do at least where the device has no clock.
-    pub(super) fn seconds(&self, dispatched: &Dispatched) -> Vec<f64> {
+    pub(super) fn seconds(&self, dispatched: &DispatchRecord) -> Vec<f64> {
         if let Some(kernels) = &dispatched.kernels {
             return kernels.iter().map(|took| took.as_secs_f64()).collect();
         }
         let program = &self.profile.programs[dispatched.program];
-        let costs: Vec<Cost> = program.kernels.iter().map(|kernel| cost(program, kernel)).collect();
-        shared_out(dispatched.took.as_secs_f64(), &costs, self.peak)
+        let costs: Vec<KernelCost> = program.kernels.iter().map(|kernel| kernel_cost(program, kernel)).collect();
+        shared_out(dispatched.duration.as_secs_f64(), &costs, self.peak)
     }
 
     /// Whether kernels' times are shares of their dispatches' times.
@@ -72,7 +72,7 @@ impl Kernels {
     /// All kernels, those first that took most. A program's first dispatch, which makes ready what later ones find, counts
     /// only where there is no other.
     fn stats(&self) -> Vec<Stats> {
-        let mut dispatches: BTreeMap<usize, Vec<&Dispatched>> = BTreeMap::new();
+        let mut dispatches: BTreeMap<usize, Vec<&DispatchRecord>> = BTreeMap::new();
         for dispatched in &self.profile.dispatches {
             dispatches.entry(dispatched.program).or_default().push(dispatched);
         }
@@ -88,7 +88,7 @@ impl Kernels {
                 label: named(program, kernel),
                 calls: counted.len() as u64,
                 seconds,
-                cost: cost(program, kernel),
+                cost: kernel_cost(program, kernel),
             });
             stats.extend(of);
         }
@@ -154,36 +154,37 @@ impl Stats {
         rates(self.cost, self.seconds / self.calls.max(1) as f64)
     }
 
-    fn percent(&self, peak: Peak) -> f64 {
+    fn percent(&self, peak: PeakThroughput) -> f64 {
         percent(self.rates(), peak)
     }
 }
 
 /// A kernel's label and what it writes: `conv2d float32[32, 28, 28, 6]`.
 pub(super) fn named(program: &Program, kernel: &Kernel) -> String {
-    let written = kernel.body.writes().first().map(|value| program.values[value.index()].descriptor.to_string());
+    let written =
+        kernel.body.written_values().first().map(|value| program.values[value.index()].descriptor.to_string());
     format!("{} {}", kernel.label, written.unwrap_or_default()).trim_end().to_owned()
 }
 
 /// Operations and bytes in a second of what takes `seconds`.
-pub(super) fn rates(cost: Cost, seconds: f64) -> [f64; 2] {
+pub(super) fn rates(cost: KernelCost, seconds: f64) -> [f64; 2] {
     [cost.operations, cost.bytes].map(|units| if seconds > 0.0 { units as f64 / seconds } else { 0.0 })
 }
 
 /// How near rates of operations and of bytes come to the peak, in percent: the nearer of the two, which is what holds the
 /// kernel back.
-pub(super) fn percent(rates: [f64; 2], peak: Peak) -> f64 {
+pub(super) fn percent(rates: [f64; 2], peak: PeakThroughput) -> f64 {
     100.0 * of_peak(rates, peak)
 }
 
 /// The larger share: of what the device does in a second, so many operations or so many bytes.
-fn of_peak([operations, bytes]: [f64; 2], peak: Peak) -> f64 {
+fn of_peak([operations, bytes]: [f64; 2], peak: PeakThroughput) -> f64 {
     (operations / peak.operations_per_second).max(bytes / peak.bytes_per_second)
 }
 
 /// A dispatch's time, shared out by what each kernel would take at the peak.
-fn shared_out(seconds: f64, costs: &[Cost], peak: Peak) -> Vec<f64> {
-    let least = |cost: &Cost| of_peak([cost.operations as f64, cost.bytes as f64], peak);
+fn shared_out(seconds: f64, costs: &[KernelCost], peak: PeakThroughput) -> Vec<f64> {
+    let least = |cost: &KernelCost| of_peak([cost.operations as f64, cost.bytes as f64], peak);
     let all: f64 = costs.iter().map(least).sum();
     costs.iter().map(|cost| if all > 0.0 { seconds * least(cost) / all } else { 0.0 }).collect()
 }
@@ -204,11 +205,11 @@ pub(super) fn scaled(value: f64, unit: &str) -> String {
 mod tests {
     use super::*;
 
-    const PEAK: Peak = Peak { operations_per_second: 1e9, bytes_per_second: 1e8 };
+    const PEAK: PeakThroughput = PeakThroughput { operations_per_second: 1e9, bytes_per_second: 1e8 };
 
     #[test]
     fn a_time_without_a_clock_is_shared_out_by_work() {
-        let cost = |operations, bytes| Cost { operations, bytes };
+        let cost = |operations, bytes| KernelCost { operations, bytes };
         // At the peak the first takes 2 ms for its operations, and the second 1 ms for its bytes.
         let shares = shared_out(0.9, &[cost(2_000_000, 10), cost(10, 100_000), cost(0, 0)], PEAK);
         assert!(
@@ -220,7 +221,7 @@ mod tests {
 
     #[test]
     fn a_kernel_is_as_near_to_the_peak_as_the_nearer_of_its_rates() {
-        let cost = Cost { operations: 1_000, bytes: 1_000 };
+        let cost = KernelCost { operations: 1_000, bytes: 1_000 };
         let stats = Stats { label: "k".to_owned(), calls: 10, seconds: 1e-3, cost };
         assert_eq!((stats.rates(), stats.percent(PEAK).round()), ([1e7, 1e7], 10.0));
         assert_eq!(

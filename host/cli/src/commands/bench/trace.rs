@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
-use saggar_compile::cost::cost;
+use saggar_compile::cost::kernel_cost;
 use serde_json::{Value, json};
 
 use super::profile::{Kernels, named, percent, rates, scaled};
@@ -70,14 +70,14 @@ fn events(process: u32, kernels: &Kernels) -> Vec<Value> {
     ];
     for dispatched in &kernels.profile.dispatches {
         let program = &kernels.profile.programs[dispatched.program];
-        let mut at = micros(dispatched.at.as_secs_f64());
+        let mut at = micros(dispatched.started.as_secs_f64());
         events.push(json!({
             "ph": "X", "cat": "dispatch", "name": format!("program {}", dispatched.program), "pid": process,
-            "tid": DISPATCHES, "ts": at, "dur": micros(dispatched.took.as_secs_f64()),
+            "tid": DISPATCHES, "ts": at, "dur": micros(dispatched.duration.as_secs_f64()),
             "args": { "kernels": program.kernels.len() },
         }));
         for (kernel, seconds) in program.kernels.iter().zip(kernels.seconds(dispatched)) {
-            let cost = cost(program, kernel);
+            let cost = kernel_cost(program, kernel);
             let rates = rates(cost, seconds);
             events.push(json!({
                 "ph": "X", "cat": "kernel", "name": named(program, kernel), "pid": process, "tid": KERNELS, "ts": at,

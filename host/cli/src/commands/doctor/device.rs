@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use saggar_device::{DeviceInfo, choose};
+use saggar_device::{DeviceInfo, select};
 use serde_json::{Value, json};
 
 use super::{Finding, State};
@@ -87,7 +87,7 @@ fn refused(device: &str, ended: &Ended) -> Finding {
 
 /// Opens a device in this process, and says so in a line of JSON.
 pub(super) fn probe(device: &str, output: Output) -> i32 {
-    let (opened, what) = match choose::open(device) {
+    let (opened, what) = match select::open(device) {
         Ok(choice) => (true, format!("takes {}: {}", choice.backend.info().name, choice.reason)),
         Err(error) => (false, error.to_string()),
     };

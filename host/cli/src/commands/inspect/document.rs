@@ -1,10 +1,10 @@
 //! A compiled graph as JSON.
 
-use saggar_compile::memory::Tensor;
+use saggar_compile::memory_report::PlannedTensor;
 use saggar_compile::program::Kernel;
 use saggar_compile::wgsl::Shader;
-use saggar_device::recorder::RecordedGraph;
-use saggar_tensor::{Descriptor, Graph, NodeId, Port};
+use saggar_device::null_backend::RecordedGraph;
+use saggar_tensor::{Descriptor, Graph, GraphPort, NodeId};
 use serde_json::{Map, Value, json};
 
 use super::{Compiled, listing};
@@ -57,7 +57,7 @@ fn described(name: &str, descriptor: &Descriptor) -> Value {
     json!({ "name": name, "data_type": descriptor.dtype.name(), "shape": descriptor.shape.dims() })
 }
 
-fn ports(ports: &[Port]) -> Vec<Value> {
+fn ports(ports: &[GraphPort]) -> Vec<Value> {
     ports.iter().map(|port| described(&port.name, &port.descriptor)).collect()
 }
 
@@ -95,7 +95,7 @@ fn graph(graph: &Graph) -> Value {
 }
 
 fn fused(it: &Compiled) -> Value {
-    let group = |group: &saggar_compile::stages::Group| {
+    let group = |group: &saggar_compile::stages::FusedGroup| {
         json!({
             "label": group.label,
             "nodes": numbers(&group.nodes),
@@ -114,8 +114,8 @@ fn schedule(it: &Compiled) -> Value {
     let kernel = |kernel: &saggar_compile::program::Kernel| {
         json!({
             "label": kernel.label,
-            "reads": touched(kernel.body.reads()),
-            "writes": touched(kernel.body.writes()),
+            "reads": touched(kernel.body.read_values()),
+            "writes": touched(kernel.body.written_values()),
             "text": program.kernel_text(kernel).to_string(),
         })
     };
@@ -124,7 +124,7 @@ fn schedule(it: &Compiled) -> Value {
 
 fn memory(it: &Compiled) -> Value {
     let (program, plan) = (&it.stages.program, &it.memory);
-    let tensor = |tensor: &Tensor| {
+    let tensor = |tensor: &PlannedTensor| {
         json!({
             "place": listing::place(program, tensor.place),
             "data_type": tensor.descriptor.dtype.name(),
@@ -153,7 +153,7 @@ fn shaders(it: &Compiled) -> Value {
         json!({
             "bindings": shader.bindings.len(),
             "workgroups": shader.workgroups,
-            "parts_bytes": shader.parts_bytes,
+            "parts_bytes": shader.pass_buffer_bytes,
             "source": shader.source,
         })
     };

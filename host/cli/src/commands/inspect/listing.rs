@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use saggar_compile::memory::{MemoryPlan, Tensor};
-use saggar_compile::program::{Place, Program};
-use saggar_device::recorder::RecordedGraph;
-use saggar_tensor::{NodeId, Port};
+use saggar_compile::memory_report::{MemoryReport, PlannedTensor};
+use saggar_compile::program::{Program, ValueLocation};
+use saggar_device::null_backend::RecordedGraph;
+use saggar_tensor::{GraphPort, NodeId};
 
 use super::Compiled;
 use crate::args::Stage;
@@ -19,7 +19,7 @@ const NAMES_WIDTH: usize = 48;
 /// A line of the list of graphs.
 pub(super) fn row(number: usize, compiled: &Result<Compiled, String>, recorded: &RecordedGraph) -> Vec<String> {
     let RecordedGraph { phase, graph } = recorded;
-    let port = |port: &Port| format!("{} {}", port.name, port.descriptor);
+    let port = |port: &GraphPort| format!("{} {}", port.name, port.descriptor);
     let inputs = graph.inputs.iter().map(port);
     let outputs = graph.outputs.iter().map(|(name, node)| format!("{name} {}", graph.descriptor(*node)));
     let [kernels, arena, all] = match compiled {
@@ -116,20 +116,21 @@ fn schedule(program: &Program) -> String {
 }
 
 /// `slab 0 + 1024`, `input x`.
-pub(super) fn place(program: &Program, place: Place) -> String {
-    let port = |ports: &[Port], at: u32| ports.get(at as usize).map_or_else(|| at.to_string(), |it| it.name.clone());
+pub(super) fn place(program: &Program, place: ValueLocation) -> String {
+    let port =
+        |ports: &[GraphPort], at: u32| ports.get(at as usize).map_or_else(|| at.to_string(), |it| it.name.clone());
     match place {
-        Place::Input(at) => format!("input {}", port(&program.inputs, at)),
-        Place::Variable(at) => format!("variable {}", port(&program.variables, at)),
-        Place::Constant(at) => format!("constant {at}"),
-        Place::Output(at) => format!("output {}", port(&program.outputs, at)),
-        Place::Slab { slab, offset_bytes } => format!("slab {slab} + {offset_bytes}"),
+        ValueLocation::Input(at) => format!("input {}", port(&program.inputs, at)),
+        ValueLocation::Variable(at) => format!("variable {}", port(&program.variables, at)),
+        ValueLocation::Constant(at) => format!("constant {at}"),
+        ValueLocation::Output(at) => format!("output {}", port(&program.outputs, at)),
+        ValueLocation::Slab { slab, offset_bytes } => format!("slab {slab} + {offset_bytes}"),
     }
 }
 
-fn memory(program: &Program, plan: &MemoryPlan, output: Output) {
+fn memory(program: &Program, plan: &MemoryReport, output: Output) {
     let kernel = |kernel: Option<usize>| kernel.map_or("-".to_owned(), |kernel| kernel.to_string());
-    let row = |it: &Tensor| {
+    let row = |it: &PlannedTensor| {
         let label = it.from.map(|at| program.kernels[at].label.clone()).unwrap_or_default();
         let place = place(program, it.place);
         vec![place, it.descriptor.to_string(), it.bytes.to_string(), kernel(it.from), kernel(it.to), label]
@@ -141,7 +142,7 @@ fn memory(program: &Program, plan: &MemoryPlan, output: Output) {
     }
     let at = plan.peak_kernel.map(|kernel| format!(" at kernel {kernel}")).unwrap_or_default();
     output.line(&format!("arena: {} bytes; in use at once: {} bytes{at}", plan.arena_bytes, plan.peak_bytes));
-    let MemoryPlan { input_bytes, variable_bytes, constant_bytes, output_bytes, .. } = plan;
+    let MemoryReport { input_bytes, variable_bytes, constant_bytes, output_bytes, .. } = plan;
     output.line(&format!(
         "inputs: {input_bytes} bytes; variables: {variable_bytes}; constants: {constant_bytes}; outputs: {output_bytes}"
     ));

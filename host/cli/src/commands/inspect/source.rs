@@ -5,9 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use saggar_compile::Target;
-use saggar_device::recorder::{Recorded, RecordedGraph};
-use saggar_device::{Backend, Meter, Recorder};
+use saggar_compile::CompileTarget;
+use saggar_device::null_backend::{GraphRecording, RecordedGraph};
+use saggar_device::{Backend, Meter, NullBackend};
 use saggar_plugin::{Host, HostConfig, LoadedModel, ModelLimits, ModelParts, Plugin, PluginError};
 use saggar_store::checkpoint::SavedVariable;
 use saggar_store::dataset::{Dataset, Datasets};
@@ -25,7 +25,7 @@ const MOUNT: &str = "/data";
 
 /// Graphs, and what kept others from being there.
 pub(super) struct Found {
-    pub(super) recorded: Recorded,
+    pub(super) recorded: GraphRecording,
     /// Sentences about trainings and predictions that did not come to their end.
     pub(super) cut_short: Vec<String>,
 }
@@ -34,7 +34,7 @@ pub(super) struct Found {
 ///
 /// # Errors
 /// `no_model` where nothing of that name is there; `invalid` where it has no graph, saying why.
-pub(super) fn graphs(args: &Inspect, target: Target, output: Output) -> Result<Found, Failure> {
+pub(super) fn graphs(args: &Inspect, target: CompileTarget, output: Output) -> Result<Found, Failure> {
     let path = Path::new(&args.source);
     let extension = path.extension().and_then(|it| it.to_str()).unwrap_or_default();
     if path.is_file() && extension == "graph" {
@@ -63,7 +63,7 @@ fn read_text(path: &Path) -> Result<Found, Failure> {
     let text = String::from_utf8(read(path)?).map_err(|error| wrong(&error))?;
     let graph = verify(text::parse(&text).map_err(|error| wrong(&error))?).map_err(|error| wrong(&error))?;
     let recorded = RecordedGraph { phase: "text".to_owned(), graph: Arc::new(graph) };
-    let recorded = Recorded { graphs: vec![recorded], ..Recorded::default() };
+    let recorded = GraphRecording { graphs: vec![recorded], ..GraphRecording::default() };
     Ok(Found { recorded, cut_short: Vec::new() })
 }
 
@@ -71,14 +71,14 @@ fn read_text(path: &Path) -> Result<Found, Failure> {
 struct Session<'a> {
     args: &'a Inspect,
     host: Host,
-    device: Recorder,
+    device: NullBackend,
     cut_short: Vec<String>,
 }
 
 impl<'a> Session<'a> {
-    fn new(args: &'a Inspect, target: Target) -> Result<Session<'a>, Failure> {
+    fn new(args: &'a Inspect, target: CompileTarget) -> Result<Session<'a>, Failure> {
         let host = Host::new(HostConfig { instances_max: 8, ..HostConfig::default() }).map_err(refused)?;
-        Ok(Session { args, host, device: Recorder::new(target), cut_short: Vec::new() })
+        Ok(Session { args, host, device: NullBackend::new(target), cut_short: Vec::new() })
     }
 
     /// What a plugin builds where it trains, and where it predicts with what that training published.
@@ -88,7 +88,7 @@ impl<'a> Session<'a> {
         if plugin.trains() {
             let datasets = BTreeMap::from([(MOUNT.to_owned(), Arc::new(self.dataset()?))]);
             let parameters = serde_json::Value::Object(run::parameters(&self.args.parameters)?).to_string();
-            self.device.begin("training");
+            self.device.set_phase("training");
             let (made, ended) =
                 saggar_plugin::rehearse(&self.host, &plugin, &self.device, datasets, parameters, self.args.limit);
             published = made;
@@ -143,7 +143,7 @@ impl<'a> Session<'a> {
         let options = serde_json::Value::Object(run::parameters(&self.args.parameters)?).to_string();
         let files = import::read(file)?;
         let model = files.payload().map_err(|error| Failure::invalid(format!("{}: {error}", file.display())))?;
-        self.device.begin("import");
+        self.device.set_phase("import");
         let (device, limits): (Arc<dyn Backend>, _) = (Arc::new(self.device.clone()), self.limits());
         let meter = Meter::unlimited();
         let imported =
@@ -154,7 +154,7 @@ impl<'a> Session<'a> {
 
     /// Loads a model and has it predict in every size that it has graphs for.
     fn predict(&mut self, phase: &str, plugin: Plugin, variables: Vec<SavedVariable>, config: String) {
-        self.device.begin(phase);
+        self.device.set_phase(phase);
         let parts = ModelParts {
             plugin,
             variables,
@@ -181,7 +181,7 @@ impl<'a> Session<'a> {
     }
 
     fn found(self) -> Result<Found, Failure> {
-        let recorded = self.device.so_far();
+        let recorded = self.device.recording();
         if recorded.graphs.is_empty() {
             let why = self.cut_short.first().cloned().unwrap_or_else(|| "it builds none".to_owned());
             let hint = "name the dataset that it trains on (--data NAME), or the fields of a stand-in (--field \

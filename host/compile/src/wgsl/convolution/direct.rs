@@ -2,13 +2,13 @@
 
 use saggar_tensor::op::Conv2d;
 
-use super::four;
+use super::four_dims;
 use crate::program::ValueId;
-use crate::wgsl::writer::Writer;
+use crate::wgsl::writer::ShaderWriter;
 
 /// A convolution or its adjoint in the input: each result sums, over taps and over the channels of its group, source
 /// elements times weights. An invocation computes a block of channels at several places of a row.
-struct Sum<'a> {
+struct ConvolutionSum<'a> {
     source: ValueId,
     filter: ValueId,
     /// `[n, channels, h, w]` of the source and of the result.
@@ -22,11 +22,11 @@ struct Sum<'a> {
     /// Whether taps may miss the source.
     misses: [bool; 2],
     /// Names `at_{name}` from the result's place and the tap along an axis; the condition that it is in the source.
-    place: &'a dyn Fn(&mut Writer<'_>, usize, &str, &str, &str) -> String,
+    place: &'a dyn Fn(&mut ShaderWriter<'_>, usize, &str, &str, &str) -> String,
 }
 
 /// Channels and places of one invocation: few loads for each product, and enough invocations.
-fn tile(w: &Writer<'_>, sum: &Sum<'_>) -> [usize; 2] {
+fn block_sizes(w: &ShaderWriter<'_>, sum: &ConvolutionSum<'_>) -> [usize; 2] {
     let [images, channels, height, width] = sum.to;
     let channels = channels / sum.groups;
     let invocations =
@@ -38,14 +38,14 @@ fn tile(w: &Writer<'_>, sum: &Sum<'_>) -> [usize; 2] {
     [most, most / 2].map(best).into_iter().find(|&tile| invocations(tile) >= least).unwrap_or_else(|| best(2))
 }
 
-/// Writes the kernel of `sum`; `store` writes element `linear` of the result, whose coordinates it is given.
-fn sum(w: &mut Writer<'_>, sum: &Sum<'_>, store: impl Fn(&mut Writer<'_>, [&str; 6])) {
-    let [block, places] = tile(w, sum);
+/// Writes the kernel of `write_sum`; `store` writes element `linear` of the result, whose coordinates it is given.
+fn write_sum(w: &mut ShaderWriter<'_>, sum: &ConvolutionSum<'_>, store: impl Fn(&mut ShaderWriter<'_>, [&str; 6])) {
+    let [block, places] = block_sizes(w, sum);
     let (to, from) = (sum.to, sum.from);
     let (to_channels, from_channels) = (to[1] / sum.groups, from[1] / sum.groups);
     let (blocks, columns) = (to_channels.div_ceil(block), to[3].div_ceil(places));
     let taps = sum.window[0] * sum.window[1];
-    w.each(to[0] * sum.groups * blocks * to[2] * columns);
+    w.invocation_per_element(to[0] * sum.groups * blocks * to[2] * columns);
     let indices = w.coordinates(&[to[0], sum.groups, blocks, to[2], columns], "id", "i", &[]);
     w.line(format!("let image = {};\nlet part = {};", indices[0], indices[1]));
     w.line(format!("let first = {} * {block}u;\nlet y = {};", indices[2], indices[3]));
@@ -100,16 +100,16 @@ fn sum(w: &mut Writer<'_>, sum: &Sum<'_>, store: impl Fn(&mut Writer<'_>, [&str;
 }
 
 /// The convolution; `finish` is written already.
-pub(super) fn conv2d(w: &mut Writer<'_>, conv: &Conv2d, input: ValueId, filter: ValueId, result: [usize; 4]) {
-    let (from, f) = (four(w.dims(input)), w.dims(filter));
-    let place = |w: &mut Writer<'_>, axis: usize, out: &str, tap: &str, name: &str| {
+pub(super) fn conv2d(w: &mut ShaderWriter<'_>, conv: &Conv2d, input: ValueId, filter: ValueId, result: [usize; 4]) {
+    let (from, f) = (four_dims(w.dims(input)), w.dims(filter));
+    let place = |w: &mut ShaderWriter<'_>, axis: usize, out: &str, tap: &str, name: &str| {
         let (stride, dilation, padding) = (conv.strides[axis], conv.dilations[axis], conv.padding[2 * axis]);
         // Places before the beginning wrap to large numbers.
         w.line(format!("let at_{name} = {out} * {stride}u + {tap} * {dilation}u - {padding}u;"));
         format!("at_{name} < {}u", from[2 + axis])
     };
     let misses = [0, 1].map(|axis| conv.padding[2 * axis] + conv.padding[2 * axis + 1] > 0);
-    let description = Sum {
+    let description = ConvolutionSum {
         source: input,
         filter,
         from,
@@ -120,22 +120,22 @@ pub(super) fn conv2d(w: &mut Writer<'_>, conv: &Conv2d, input: ValueId, filter: 
         misses,
         place: &place,
     };
-    sum(w, &description, |w, arguments| {
+    write_sum(w, &description, |w, arguments| {
         w.line(format!("finish({});", arguments.join(", ")));
     })
 }
 
 /// Adjoint in the input.
-pub(super) fn input_grad(w: &mut Writer<'_>, conv: &Conv2d, gradient: ValueId, filter: ValueId, output: ValueId) {
-    let (to, from, f) = (four(w.dims(output)), four(w.dims(gradient)), w.dims(filter));
-    let place = |w: &mut Writer<'_>, axis: usize, x: &str, tap: &str, name: &str| {
+pub(super) fn input_grad(w: &mut ShaderWriter<'_>, conv: &Conv2d, gradient: ValueId, filter: ValueId, output: ValueId) {
+    let (to, from, f) = (four_dims(w.dims(output)), four_dims(w.dims(gradient)), w.dims(filter));
+    let place = |w: &mut ShaderWriter<'_>, axis: usize, x: &str, tap: &str, name: &str| {
         let (stride, dilation, padding) = (conv.strides[axis], conv.dilations[axis], conv.padding[2 * axis]);
         w.line(format!("let far_{name} = {x} + {padding}u - {tap} * {dilation}u;"));
         w.line(format!("let at_{name} = far_{name} / {stride}u;"));
         let near = format!("at_{name} < {}u", from[2 + axis]);
         if stride == 1 { near } else { format!("far_{name} % {stride}u == 0u && {near}") }
     };
-    let description = Sum {
+    let description = ConvolutionSum {
         source: gradient,
         filter,
         from,
@@ -146,14 +146,14 @@ pub(super) fn input_grad(w: &mut Writer<'_>, conv: &Conv2d, gradient: ValueId, f
         misses: [true; 2],
         place: &place,
     };
-    sum(w, &description, |w, [_, _, _, _, linear, value]| w.store(output, linear, value))
+    write_sum(w, &description, |w, [_, _, _, _, linear, value]| w.store(output, linear, value))
 }
 
 /// Adjoint in the filter. The lanes of a workgroup
 /// share the sums over images and places: for a block of output channels and, where shaders run on a processor, for
 /// several taps of a row too, which saves loads and costs parallelism.
-pub(super) fn filter_grad(w: &mut Writer<'_>, conv: &Conv2d, input: ValueId, gradient: ValueId, output: ValueId) {
-    let (x, f, dy) = (four(w.dims(input)), four(w.dims(output)), four(w.dims(gradient)));
+pub(super) fn filter_grad(w: &mut ShaderWriter<'_>, conv: &Conv2d, input: ValueId, gradient: ValueId, output: ValueId) {
+    let (x, f, dy) = (four_dims(w.dims(input)), four_dims(w.dims(output)), four_dims(w.dims(gradient)));
     let (most, lanes) = if w.tuning.workgroup_memory { ([4, 1], 256) } else { ([8, 8], 64) };
     let group_out = f[0] / conv.groups;
     let [block, taps] = [group_out.min(most[0]), f[3].min(most[1])];
@@ -170,7 +170,7 @@ pub(super) fn filter_grad(w: &mut Writer<'_>, conv: &Conv2d, input: ValueId, gra
         w.line(format!("var sum{i} = 0.0;"));
     }
     if length > 0 {
-        products(w, conv, [input, gradient], [x, f, dy], [block, taps, lanes]);
+        accumulate_products(w, conv, [input, gradient], [x, f, dy], [block, taps, lanes]);
     }
     for i in 0..sums {
         w.line(format!("partial[{}u + lane] = sum{i};", i * lanes));
@@ -190,8 +190,8 @@ pub(super) fn filter_grad(w: &mut Writer<'_>, conv: &Conv2d, input: ValueId, gra
 }
 
 /// Adds, for each place of the lane, the products of the block's gradients with the taps' inputs.
-fn products(
-    w: &mut Writer<'_>,
+fn accumulate_products(
+    w: &mut ShaderWriter<'_>,
     conv: &Conv2d,
     [input, gradient]: [ValueId; 2],
     [x, f, dy]: [[usize; 4]; 3],

@@ -9,15 +9,15 @@
 
 use saggar_tensor::op::Conv2d;
 
-use super::four;
+use super::four_dims;
 use crate::program::{Epilogue, ValueId};
-use crate::wgsl::contract::{Matrix, Operand};
+use crate::wgsl::contract::{MatMulOperand, MatrixTileOperand};
 use crate::wgsl::expression::finish_function;
-use crate::wgsl::tile::{self, Along, Factor, Results};
-use crate::wgsl::writer::Writer;
+use crate::wgsl::tile::{self, ContiguousAxis, TileOperand, TileOutput};
+use crate::wgsl::writer::ShaderWriter;
 
 /// Sizes of a convolution and of its parts, of one group where channels are meant.
-struct Geometry<'a> {
+struct TiledConvGeometry<'a> {
     conv: &'a Conv2d,
     /// `[n, c, h, w]`, all groups.
     input: [usize; 4],
@@ -29,10 +29,10 @@ struct Geometry<'a> {
     window: [usize; 2],
 }
 
-impl<'a> Geometry<'a> {
-    fn new(conv: &'a Conv2d, input: [usize; 4], filter: &[usize], result: [usize; 4]) -> Geometry<'a> {
+impl<'a> TiledConvGeometry<'a> {
+    fn new(conv: &'a Conv2d, input: [usize; 4], filter: &[usize], result: [usize; 4]) -> TiledConvGeometry<'a> {
         let (channels_in, channels_out) = (filter[1], filter[0] / conv.groups);
-        Geometry { conv, input, result, channels_in, channels_out, window: [filter[2], filter[3]] }
+        TiledConvGeometry { conv, input, result, channels_in, channels_out, window: [filter[2], filter[3]] }
     }
 
     fn taps(&self) -> usize {
@@ -51,83 +51,89 @@ impl<'a> Geometry<'a> {
 }
 
 pub(super) fn conv2d(
-    w: &mut Writer<'_>,
+    w: &mut ShaderWriter<'_>,
     conv: &Conv2d,
     input: ValueId,
     filter: ValueId,
     result: [usize; 4],
     epilogue: &Epilogue,
 ) -> bool {
-    let geometry = &Geometry::new(conv, four(w.dims(input)), w.dims(filter), result);
+    let geometry = &TiledConvGeometry::new(conv, four_dims(w.dims(input)), w.dims(filter), result);
     let (m, k) = (geometry.channels_out, geometry.channels_in * geometry.taps());
     let n = geometry.places()[0];
     let sizes = [conv.groups, m, n, k];
-    let Some(plan) = tile::plan(w, sizes, [filter, input]) else { return false };
-    let weights = Operand { value: filter, transposed: false, batch_stride: m * k };
-    let weights = Matrix::new(w, &weights, [k, 1], m, k);
-    let images = Image::new(w, geometry, input, Along::Side);
-    tile::product(w, sizes, &plan, [&weights, &images], &Finished { geometry, epilogue });
+    let Some(plan) = tile::tile_plan(w, sizes, [filter, input]) else { return false };
+    let weights = MatMulOperand { value: filter, transposed: false, batch_stride: m * k };
+    let weights = MatrixTileOperand::new(w, &weights, [k, 1], m, k);
+    let images = Im2colOperand::new(w, geometry, input, ContiguousAxis::Side);
+    tile::tiled_product(w, sizes, &plan, [&weights, &images], &Conv2dOutput { geometry, epilogue });
     true
 }
 
 pub(super) fn input_grad(
-    w: &mut Writer<'_>,
+    w: &mut ShaderWriter<'_>,
     conv: &Conv2d,
     gradient: ValueId,
     filter: ValueId,
     output: ValueId,
 ) -> bool {
-    let geometry = &Geometry::new(conv, four(w.dims(output)), w.dims(filter), four(w.dims(gradient)));
+    let geometry =
+        &TiledConvGeometry::new(conv, four_dims(w.dims(output)), w.dims(filter), four_dims(w.dims(gradient)));
     let (m, k) = (geometry.channels_in, geometry.channels_out * geometry.taps());
     let n = geometry.places()[1];
     let sizes = [conv.groups, m, n, k];
-    let Some(plan) = tile::plan(w, sizes, [filter, gradient]) else { return false };
-    let weights = Operand { value: filter, transposed: true, batch_stride: m * k };
-    let matrix = Matrix::new(w, &weights, [1, m], m, k);
-    let turned = Turned { geometry, filter };
-    let weights: &dyn Factor = if geometry.taps() == 1 { &matrix } else { &turned };
-    let spread = Spread { geometry, gradient };
-    tile::product(w, sizes, &plan, [weights, &spread], &Stored { geometry, output });
+    let Some(plan) = tile::tile_plan(w, sizes, [filter, gradient]) else { return false };
+    let weights = MatMulOperand { value: filter, transposed: true, batch_stride: m * k };
+    let matrix = MatrixTileOperand::new(w, &weights, [1, m], m, k);
+    let turned = TransposedFilterOperand { geometry, filter };
+    let weights: &dyn TileOperand = if geometry.taps() == 1 { &matrix } else { &turned };
+    let spread = InputGradOperand { geometry, gradient };
+    tile::tiled_product(w, sizes, &plan, [weights, &spread], &InputGradOutput { geometry, output });
     true
 }
 
 pub(super) fn filter_grad(
-    w: &mut Writer<'_>,
+    w: &mut ShaderWriter<'_>,
     conv: &Conv2d,
     input: ValueId,
     gradient: ValueId,
     output: ValueId,
 ) -> bool {
-    let geometry = &Geometry::new(conv, four(w.dims(input)), w.dims(output), four(w.dims(gradient)));
+    let geometry = &TiledConvGeometry::new(conv, four_dims(w.dims(input)), w.dims(output), four_dims(w.dims(gradient)));
     let (m, n) = (geometry.channels_out, geometry.channels_in * geometry.taps());
     let k = geometry.places()[0];
     let sizes = [conv.groups, m, n, k];
-    let Some(plan) = tile::plan(w, sizes, [gradient, input]) else { return false };
-    let gradients = Planes::new(w, geometry, gradient);
-    let images = Image::new(w, geometry, input, Along::Depth);
-    tile::product(w, sizes, &plan, [&gradients, &images], &Weights { output, m, n });
+    let Some(plan) = tile::tile_plan(w, sizes, [gradient, input]) else { return false };
+    let gradients = GradientPlaneOperand::new(w, geometry, gradient);
+    let images = Im2colOperand::new(w, geometry, input, ContiguousAxis::Depth);
+    tile::tiled_product(w, sizes, &plan, [&gradients, &images], &FilterGradOutput { output, m, n });
     true
 }
 
 /// The image under the window: an element for each place of the results and each channel and tap.
-struct Image<'a> {
-    geometry: &'a Geometry<'a>,
+struct Im2colOperand<'a> {
+    geometry: &'a TiledConvGeometry<'a>,
     input: ValueId,
     /// Where the places of the results are.
-    places: Along,
+    places: ContiguousAxis,
     in_quads: bool,
 }
 
-impl Image<'_> {
-    fn new<'a>(w: &Writer<'_>, geometry: &'a Geometry<'a>, input: ValueId, places: Along) -> Image<'a> {
+impl Im2colOperand<'_> {
+    fn new<'a>(
+        w: &ShaderWriter<'_>,
+        geometry: &'a TiledConvGeometry<'a>,
+        input: ValueId,
+        places: ContiguousAxis,
+    ) -> Im2colOperand<'a> {
         let plane = geometry.input[2] * geometry.input[3];
         let in_quads = geometry.is_pointwise() && plane.is_multiple_of(4) && w.has_vectors(input);
-        Image { geometry, input, places, in_quads }
+        Im2colOperand { geometry, input, places, in_quads }
     }
 
     /// Names where the window of a result's place begins: its image and group, its row and its column, which wrap to large
     /// numbers where that is before the image.
-    fn place(&self, w: &mut Writer<'_>, at: &str, name: &str) {
+    fn place(&self, w: &mut ShaderWriter<'_>, at: &str, name: &str) {
         let ([n, _, oh, ow], [_, c, height, width]) = (self.geometry.result, self.geometry.input);
         let names = w.coordinates(&[n, oh, ow], at, &format!("{name}_r"), &[]);
         let (channels, plane) = (self.geometry.channels_in, height * width);
@@ -139,7 +145,7 @@ impl Image<'_> {
     }
 
     /// Names a channel's plane, and how far a tap is from the window's beginning.
-    fn tap(&self, w: &mut Writer<'_>, at: &str, name: &str) {
+    fn tap(&self, w: &mut ShaderWriter<'_>, at: &str, name: &str) {
         let [_, _, height, width] = self.geometry.input;
         let [kh, kw] = self.geometry.window;
         let names = w.coordinates(&[self.geometry.channels_in, kh, kw], at, &format!("{name}_r"), &[]);
@@ -150,8 +156,8 @@ impl Image<'_> {
     }
 }
 
-impl Factor for Image<'_> {
-    fn along(&self) -> Along {
+impl TileOperand for Im2colOperand<'_> {
+    fn contiguous_axis(&self) -> ContiguousAxis {
         self.places
     }
 
@@ -159,21 +165,21 @@ impl Factor for Image<'_> {
         self.in_quads
     }
 
-    fn side(&self, w: &mut Writer<'_>, at: &str, name: &str) {
+    fn side(&self, w: &mut ShaderWriter<'_>, at: &str, name: &str) {
         match self.places {
-            Along::Side => self.place(w, at, name),
-            Along::Depth => self.tap(w, at, name),
+            ContiguousAxis::Side => self.place(w, at, name),
+            ContiguousAxis::Depth => self.tap(w, at, name),
         }
     }
 
-    fn depth(&self, w: &mut Writer<'_>, at: &str, name: &str) {
+    fn depth(&self, w: &mut ShaderWriter<'_>, at: &str, name: &str) {
         match self.places {
-            Along::Side => self.tap(w, at, name),
-            Along::Depth => self.place(w, at, name),
+            ContiguousAxis::Side => self.tap(w, at, name),
+            ContiguousAxis::Depth => self.place(w, at, name),
         }
     }
 
-    fn element(&self, w: &mut Writer<'_>, side: &str, depth: &str, in_quads: bool) -> (String, Option<String>) {
+    fn element(&self, w: &mut ShaderWriter<'_>, side: &str, depth: &str, in_quads: bool) -> (String, Option<String>) {
         let [_, _, height, width] = self.geometry.input;
         let padding = self.geometry.conv.padding;
         let at = format!("{side} + {depth} + ({side}y + {depth}y) * {width}u + {side}x + {depth}x");
@@ -191,21 +197,21 @@ impl Factor for Image<'_> {
 
 /// The gradient of the results, spread through the window: an element for each place of the input and each channel of the
 /// results and tap.
-struct Spread<'a> {
-    geometry: &'a Geometry<'a>,
+struct InputGradOperand<'a> {
+    geometry: &'a TiledConvGeometry<'a>,
     gradient: ValueId,
 }
 
-impl Factor for Spread<'_> {
-    fn along(&self) -> Along {
-        Along::Side
+impl TileOperand for InputGradOperand<'_> {
+    fn contiguous_axis(&self) -> ContiguousAxis {
+        ContiguousAxis::Side
     }
 
     fn in_quads(&self) -> bool {
         false
     }
 
-    fn side(&self, w: &mut Writer<'_>, at: &str, name: &str) {
+    fn side(&self, w: &mut ShaderWriter<'_>, at: &str, name: &str) {
         let ([n, _, height, width], [_, o, oh, ow]) = (self.geometry.input, self.geometry.result);
         let names = w.coordinates(&[n, height, width], at, &format!("{name}_r"), &[]);
         let (channels, plane) = (self.geometry.channels_out, oh * ow);
@@ -216,7 +222,7 @@ impl Factor for Spread<'_> {
         }
     }
 
-    fn depth(&self, w: &mut Writer<'_>, at: &str, name: &str) {
+    fn depth(&self, w: &mut ShaderWriter<'_>, at: &str, name: &str) {
         let ([_, _, oh, ow], [kh, kw]) = (self.geometry.result, self.geometry.window);
         let names = w.coordinates(&[self.geometry.channels_out, kh, kw], at, &format!("{name}_r"), &[]);
         w.line(format!("let {name} = {} * {}u;", names[0], oh * ow));
@@ -225,7 +231,7 @@ impl Factor for Spread<'_> {
         }
     }
 
-    fn element(&self, w: &mut Writer<'_>, side: &str, depth: &str, _: bool) -> (String, Option<String>) {
+    fn element(&self, w: &mut ShaderWriter<'_>, side: &str, depth: &str, _: bool) -> (String, Option<String>) {
         let [_, _, oh, ow] = self.geometry.result;
         let mut inside = Vec::new();
         let mut places = [String::new(), String::new()];
@@ -245,88 +251,92 @@ impl Factor for Spread<'_> {
 }
 
 /// The filter with its channels exchanged: rows are channels in, the depth channels out and taps.
-struct Turned<'a> {
-    geometry: &'a Geometry<'a>,
+struct TransposedFilterOperand<'a> {
+    geometry: &'a TiledConvGeometry<'a>,
     filter: ValueId,
 }
 
-impl Factor for Turned<'_> {
-    fn along(&self) -> Along {
-        Along::Depth
+impl TileOperand for TransposedFilterOperand<'_> {
+    fn contiguous_axis(&self) -> ContiguousAxis {
+        ContiguousAxis::Depth
     }
 
     fn in_quads(&self) -> bool {
         false
     }
 
-    fn side(&self, w: &mut Writer<'_>, at: &str, name: &str) {
+    fn side(&self, w: &mut ShaderWriter<'_>, at: &str, name: &str) {
         let (of_input, of_results) = (self.geometry.taps(), self.geometry.channels_in * self.geometry.taps());
         let channels = self.geometry.channels_out;
         w.line(format!("let {name} = batch * {}u + {at} * {of_input}u;", channels * of_results));
     }
 
-    fn depth(&self, w: &mut Writer<'_>, at: &str, name: &str) {
+    fn depth(&self, w: &mut ShaderWriter<'_>, at: &str, name: &str) {
         let (taps, channels) = (self.geometry.taps(), self.geometry.channels_in);
         w.line(format!("let {name} = {at} / {taps}u * {}u + {at} % {taps}u;", channels * taps));
     }
 
-    fn element(&self, w: &mut Writer<'_>, side: &str, depth: &str, _: bool) -> (String, Option<String>) {
+    fn element(&self, w: &mut ShaderWriter<'_>, side: &str, depth: &str, _: bool) -> (String, Option<String>) {
         (w.element(self.filter, &format!("{side} + {depth}")), None)
     }
 }
 
 /// The gradient of the results: rows are channels, the depth places.
-struct Planes<'a> {
-    geometry: &'a Geometry<'a>,
+struct GradientPlaneOperand<'a> {
+    geometry: &'a TiledConvGeometry<'a>,
     gradient: ValueId,
     in_quads: bool,
 }
 
-impl Planes<'_> {
-    fn new<'a>(w: &Writer<'_>, geometry: &'a Geometry<'a>, gradient: ValueId) -> Planes<'a> {
+impl GradientPlaneOperand<'_> {
+    fn new<'a>(
+        w: &ShaderWriter<'_>,
+        geometry: &'a TiledConvGeometry<'a>,
+        gradient: ValueId,
+    ) -> GradientPlaneOperand<'a> {
         let [_, _, oh, ow] = geometry.result;
-        Planes { geometry, gradient, in_quads: (oh * ow).is_multiple_of(4) && w.has_vectors(gradient) }
+        GradientPlaneOperand { geometry, gradient, in_quads: (oh * ow).is_multiple_of(4) && w.has_vectors(gradient) }
     }
 }
 
-impl Factor for Planes<'_> {
-    fn along(&self) -> Along {
-        Along::Depth
+impl TileOperand for GradientPlaneOperand<'_> {
+    fn contiguous_axis(&self) -> ContiguousAxis {
+        ContiguousAxis::Depth
     }
 
     fn in_quads(&self) -> bool {
         self.in_quads
     }
 
-    fn side(&self, w: &mut Writer<'_>, at: &str, name: &str) {
+    fn side(&self, w: &mut ShaderWriter<'_>, at: &str, name: &str) {
         let [_, _, oh, ow] = self.geometry.result;
         w.line(format!("let {name} = (batch * {}u + {at}) * {}u;", self.geometry.channels_out, oh * ow));
     }
 
-    fn depth(&self, w: &mut Writer<'_>, at: &str, name: &str) {
+    fn depth(&self, w: &mut ShaderWriter<'_>, at: &str, name: &str) {
         let [_, o, oh, ow] = self.geometry.result;
         let plane = oh * ow;
         w.line(format!("let {name} = {at} / {plane}u * {}u + {at} % {plane}u;", o * plane));
     }
 
-    fn element(&self, w: &mut Writer<'_>, side: &str, depth: &str, in_quads: bool) -> (String, Option<String>) {
+    fn element(&self, w: &mut ShaderWriter<'_>, side: &str, depth: &str, in_quads: bool) -> (String, Option<String>) {
         let at = format!("{side} + {depth}");
         (if in_quads { w.vector(self.gradient, &at) } else { w.element(self.gradient, &at) }, None)
     }
 }
 
 /// Results of a convolution: the end of each is `finish`.
-struct Finished<'a> {
-    geometry: &'a Geometry<'a>,
+struct Conv2dOutput<'a> {
+    geometry: &'a TiledConvGeometry<'a>,
     epilogue: &'a Epilogue,
 }
 
-impl Results for Finished<'_> {
-    fn begin(&self, w: &mut Writer<'_>) {
+impl TileOutput for Conv2dOutput<'_> {
+    fn begin(&self, w: &mut ShaderWriter<'_>) {
         finish_function(w, self.epilogue, &self.geometry.result)
     }
 
-    fn column(&self, w: &mut Writer<'_>, column: &str) {
+    fn column(&self, w: &mut ShaderWriter<'_>, column: &str) {
         let [n, _, oh, ow] = self.geometry.result;
         let names = w.coordinates(&[n, oh, ow], column, "at_r", &[]);
         for (name, text) in ["at_image", "at_y", "at_x"].into_iter().zip(names) {
@@ -334,7 +344,7 @@ impl Results for Finished<'_> {
         }
     }
 
-    fn store(&self, w: &mut Writer<'_>, row: &str, _: &str, sum: &str) {
+    fn store(&self, w: &mut ShaderWriter<'_>, row: &str, _: &str, sum: &str) {
         let [_, o, oh, ow] = self.geometry.result;
         w.line(format!("let channel = batch * {}u + {row};", self.geometry.channels_out));
         w.line(format!("let linear = ((at_image * {o}u + channel) * {oh}u + at_y) * {ow}u + at_x;"));
@@ -343,21 +353,21 @@ impl Results for Finished<'_> {
 }
 
 /// Gradients of the input.
-struct Stored<'a> {
-    geometry: &'a Geometry<'a>,
+struct InputGradOutput<'a> {
+    geometry: &'a TiledConvGeometry<'a>,
     output: ValueId,
 }
 
-impl Results for Stored<'_> {
-    fn begin(&self, _: &mut Writer<'_>) {}
+impl TileOutput for InputGradOutput<'_> {
+    fn begin(&self, _: &mut ShaderWriter<'_>) {}
 
-    fn column(&self, w: &mut Writer<'_>, column: &str) {
+    fn column(&self, w: &mut ShaderWriter<'_>, column: &str) {
         let [_, c, height, width] = self.geometry.input;
         let plane = height * width;
         w.line(format!("let at_image = {column} / {plane}u * {}u + {column} % {plane}u;", c * plane));
     }
 
-    fn store(&self, w: &mut Writer<'_>, row: &str, _: &str, sum: &str) {
+    fn store(&self, w: &mut ShaderWriter<'_>, row: &str, _: &str, sum: &str) {
         let [_, _, height, width] = self.geometry.input;
         let channels = self.geometry.channels_in;
         w.store(self.output, &format!("at_image + (batch * {channels}u + {row}) * {}u", height * width), sum)
@@ -365,18 +375,18 @@ impl Results for Stored<'_> {
 }
 
 /// Gradients of the filter.
-struct Weights {
+struct FilterGradOutput {
     output: ValueId,
     m: usize,
     n: usize,
 }
 
-impl Results for Weights {
-    fn begin(&self, _: &mut Writer<'_>) {}
+impl TileOutput for FilterGradOutput {
+    fn begin(&self, _: &mut ShaderWriter<'_>) {}
 
-    fn column(&self, _: &mut Writer<'_>, _: &str) {}
+    fn column(&self, _: &mut ShaderWriter<'_>, _: &str) {}
 
-    fn store(&self, w: &mut Writer<'_>, row: &str, column: &str, sum: &str) {
+    fn store(&self, w: &mut ShaderWriter<'_>, row: &str, column: &str, sum: &str) {
         w.store(self.output, &format!("(batch * {}u + {row}) * {}u + {column}", self.m, self.n), sum)
     }
 }

@@ -2,31 +2,32 @@
 
 use expect_test::expect;
 use saggar_tensor::DType;
-use saggar_tensor::op::{Binary, Distribution, ReduceKind, Scalar, Unary};
+use saggar_tensor::op::{BinaryOp, RandomDistribution, ReduceKind, Scalar, UnaryOp};
 
-use super::{TUNINGS, check, identity, load, plain, program, tensors, valid};
-use crate::expr::{Bound, Expr, Instruction, Register, View};
-use crate::program::{Body, Kernel, Place, Store, ValueId};
-use crate::wgsl::{Binding, ShaderError, Tuning, passes};
+use super::{TUNINGS, check, identity, load, plain, program, tensors, validated_shader};
+use crate::expr::{AffineView, CoordinateBound, Instruction, Register, ScalarExpr};
+use crate::program::{Kernel, KernelBody, ResultStore, ValueId, ValueLocation};
+use crate::wgsl::{ShaderError, ShaderResource, ShaderTuning, shader_passes};
 
-const FLOAT: [Unary; 11] = [
-    Unary::Exp,
-    Unary::Log,
-    Unary::Sqrt,
-    Unary::Reciprocal,
-    Unary::Sin,
-    Unary::Cos,
-    Unary::Tanh,
-    Unary::Erf,
-    Unary::Floor,
-    Unary::Ceil,
-    Unary::RoundEven,
+const FLOAT: [UnaryOp; 11] = [
+    UnaryOp::Exp,
+    UnaryOp::Log,
+    UnaryOp::Sqrt,
+    UnaryOp::Reciprocal,
+    UnaryOp::Sin,
+    UnaryOp::Cos,
+    UnaryOp::Tanh,
+    UnaryOp::Erf,
+    UnaryOp::Floor,
+    UnaryOp::Ceil,
+    UnaryOp::RoundEven,
 ];
-const ARITHMETIC: [Binary; 6] = [Binary::Add, Binary::Sub, Binary::Mul, Binary::Div, Binary::Max, Binary::Min];
-const COMPARISONS: [Binary; 3] = [Binary::Equal, Binary::Less, Binary::LessOrEqual];
+const ARITHMETIC: [BinaryOp; 6] =
+    [BinaryOp::Add, BinaryOp::Sub, BinaryOp::Mul, BinaryOp::Div, BinaryOp::Max, BinaryOp::Min];
+const COMPARISONS: [BinaryOp; 3] = [BinaryOp::Equal, BinaryOp::Less, BinaryOp::LessOrEqual];
 
 #[test]
-fn every_fold_is_valid() {
+fn every_fold_shader_is_valid() {
     let kinds = [ReduceKind::Sum, ReduceKind::Product, ReduceKind::Max, ReduceKind::Min];
     for (dtype, kind) in DType::ALL.into_iter().flat_map(|dtype| kinds.map(|kind| (dtype, kind))) {
         for (outer, inner) in [(70usize, 5usize), (3, 4000), (3, 0), (1, 1), (200, 300), (0, 3)] {
@@ -38,14 +39,14 @@ fn every_fold_is_valid() {
                         view.strides = vec![1, outer as i64];
                     }
                     let element = Instruction::Load { value: ValueId(0), view, fill: None };
-                    let body = Body::Fold {
+                    let body = KernelBody::Fold {
                         kind,
                         outer: vec![outer],
                         inner: vec![inner],
-                        prologue: Expr { instructions: vec![(element, dtype)] },
+                        prologue: ScalarExpr { instructions: vec![(element, dtype)] },
                         epilogue: plain(dtype, 1),
                     };
-                    let shader = valid(&program, body, tuning);
+                    let shader = validated_shader(&program, body, tuning);
                     assert_eq!(shader.workgroups[0] == 0, outer == 0);
                 }
             }
@@ -54,48 +55,54 @@ fn every_fold_is_valid() {
 }
 
 #[test]
-fn every_search_is_valid() {
+fn every_arg_fold_shader_is_valid() {
     for dtype in DType::ALL {
         for (largest, dims) in [(true, [2usize, 5, 4]), (false, [3, 7, 1])] {
             let outputs = [dims[0], dims[2]];
-            let program = program(&[(dtype, &dims, Place::Input(0)), (DType::I32, &outputs, Place::Output(0))]);
+            let program =
+                program(&[(dtype, &dims, ValueLocation::Input(0)), (DType::I32, &outputs, ValueLocation::Output(0))]);
             for tuning in TUNINGS {
-                valid(&program, Body::ArgFold { largest, dims, input: ValueId(0), output: ValueId(1) }, tuning);
+                validated_shader(
+                    &program,
+                    KernelBody::ArgFold { largest, dims, input: ValueId(0), output: ValueId(1) },
+                    tuning,
+                );
             }
         }
     }
 }
 
 #[test]
-fn every_scalar_operation_is_valid() {
+fn every_scalar_operation_shader_is_valid() {
     let narrow = DType::ALL.into_iter().filter(|dtype| dtype.bytes() < 8).collect::<Vec<_>>();
     for dtypes in [&narrow[..], &DType::ALL] {
         for tuning in TUNINGS {
-            scalar_operations_are_valid(dtypes, tuning);
+            check_scalar_operations(dtypes, tuning);
         }
     }
 }
 
 /// Every scalar operation on these types, `uint8` the last, in one shader.
-fn scalar_operations_are_valid(dtypes: &[DType], tuning: Tuning) {
+fn check_scalar_operations(dtypes: &[DType], tuning: ShaderTuning) {
     let mut instructions = vec![load(0, identity(&[8])), load(1, identity(&[8]))];
     let (a, b) = (Register(0), Register(1));
-    instructions.push((Instruction::Binary(Binary::Pow, a, b), DType::F32));
+    instructions.push((Instruction::Binary(BinaryOp::Pow, a, b), DType::F32));
     for &dtype in dtypes {
         let x = Register(instructions.len() as u32);
-        instructions.push((Instruction::Unary(Unary::Cast(dtype), a), dtype));
+        instructions.push((Instruction::Unary(UnaryOp::Cast(dtype), a), dtype));
         instructions.extend(ARITHMETIC.map(|op| (Instruction::Binary(op, x, x), dtype)));
         instructions.extend(COMPARISONS.map(|op| (Instruction::Binary(op, x, x), DType::U8)));
         if dtype.is_signed_integer() || dtype.is_float() {
-            instructions.extend([Unary::Neg, Unary::Abs, Unary::Sign].map(|op| (Instruction::Unary(op, x), dtype)));
+            instructions
+                .extend([UnaryOp::Neg, UnaryOp::Abs, UnaryOp::Sign].map(|op| (Instruction::Unary(op, x), dtype)));
         }
         if dtype.is_float() {
             instructions.extend(FLOAT.map(|op| (Instruction::Unary(op, x), dtype)));
-            instructions.push((Instruction::Binary(Binary::Pow, x, x), dtype));
+            instructions.push((Instruction::Binary(BinaryOp::Pow, x, x), dtype));
         }
-        instructions.push((Instruction::Unary(Unary::StopGradient, x), dtype));
+        instructions.push((Instruction::Unary(UnaryOp::StopGradient, x), dtype));
         for &to in dtypes {
-            instructions.push((Instruction::Unary(Unary::Cast(to), x), to));
+            instructions.push((Instruction::Unary(UnaryOp::Cast(to), x), to));
         }
         instructions.push((Instruction::Index(identity(&[8])), dtype));
         for value in [Scalar::Int(0), Scalar::Int(100)] {
@@ -103,10 +110,10 @@ fn scalar_operations_are_valid(dtypes: &[DType], tuning: Tuning) {
         }
     }
     let truth = Register(instructions.len() as u32 - 1);
-    for op in [Binary::LogicalAnd, Binary::LogicalOr, Binary::LogicalXor] {
+    for op in [BinaryOp::LogicalAnd, BinaryOp::LogicalOr, BinaryOp::LogicalXor] {
         instructions.push((Instruction::Binary(op, truth, truth), DType::U8));
     }
-    instructions.push((Instruction::Unary(Unary::LogicalNot, truth), DType::U8));
+    instructions.push((Instruction::Unary(UnaryOp::LogicalNot, truth), DType::U8));
     let ends: [(DType, i128); 6] = [
         (DType::I32, i32::MIN.into()),
         (DType::I64, i64::MIN.into()),
@@ -121,42 +128,47 @@ fn scalar_operations_are_valid(dtypes: &[DType], tuning: Tuning) {
         instructions.push((Instruction::Immediate(Scalar::Float(value)), DType::F32));
         instructions.push((Instruction::Immediate(Scalar::Float(value)), DType::F16));
     }
-    for (distribution, dtype) in [(Distribution::Bits, DType::U32), (Distribution::Uniform, DType::F32)] {
+    for (distribution, dtype) in [(RandomDistribution::Bits, DType::U32), (RandomDistribution::Uniform, DType::F32)] {
         let random = Instruction::Random { key: ValueId(2), stream: 7, distribution, view: identity(&[8]) };
         instructions.push((random, dtype));
     }
     let last = Register(instructions.len() as u32 - 1);
     instructions.push((Instruction::Select(truth, a, last), DType::F32));
     let program = program(&[
-        (DType::F32, &[8], Place::Input(0)),
-        (DType::F32, &[8], Place::Variable(0)),
-        (DType::U32, &[4], Place::Constant(0)),
-        (DType::F32, &[8], Place::Output(0)),
+        (DType::F32, &[8], ValueLocation::Input(0)),
+        (DType::F32, &[8], ValueLocation::Variable(0)),
+        (DType::U32, &[4], ValueLocation::Constant(0)),
+        (DType::F32, &[8], ValueLocation::Output(0)),
     ]);
-    let stores = vec![Store { value: ValueId(3), register: Register(instructions.len() as u32 - 1) }];
-    let shader = valid(&program, Body::Map { dims: vec![8], expr: Expr { instructions }, stores }, tuning);
-    let bindings = [Binding::Input(0), Binding::Variable(0), Binding::Constant(0), Binding::Output(0)];
-    let shown: Vec<Binding> = shader.bindings.iter().map(|window| window.binding).collect();
+    let stores = vec![ResultStore { value: ValueId(3), register: Register(instructions.len() as u32 - 1) }];
+    let shader = validated_shader(
+        &program,
+        KernelBody::Map { dims: vec![8], expr: ScalarExpr { instructions }, stores },
+        tuning,
+    );
+    let bindings =
+        [ShaderResource::Input(0), ShaderResource::Variable(0), ShaderResource::Constant(0), ShaderResource::Output(0)];
+    let shown: Vec<ShaderResource> = shader.bindings.iter().map(|window| window.resource).collect();
     assert_eq!(shown, bindings);
 }
 
 /// Sums of half-precision numbers are rounded once, and every operation after them.
 #[test]
-fn half_precision_is_rounded_after_every_operation() {
-    let body = Body::Fold {
+fn f16_results_are_rounded_after_every_operation() {
+    let body = KernelBody::Fold {
         kind: ReduceKind::Sum,
         outer: vec![4],
         inner: vec![6],
-        prologue: Expr {
+        prologue: ScalarExpr {
             instructions: vec![
                 (Instruction::Load { value: ValueId(0), view: identity(&[4, 6]), fill: None }, DType::F16),
-                (Instruction::Binary(Binary::Mul, Register(0), Register(0)), DType::F16),
+                (Instruction::Binary(BinaryOp::Mul, Register(0), Register(0)), DType::F16),
             ],
         },
         epilogue: plain(DType::F16, 1),
     };
     let program = tensors(DType::F16, &[&[4, 6], &[4]]);
-    let source = valid(&program, body, TUNINGS[0]).source;
+    let source = validated_shader(&program, body, TUNINGS[0]).source;
     let main = &source[source.find("@compute").unwrap()..];
     expect![[r#"
         @compute @workgroup_size(64)
@@ -179,17 +191,17 @@ fn half_precision_is_rounded_after_every_operation() {
 }
 
 #[test]
-fn wide_integers_read_a_padded_slab() {
-    let slab = Place::Slab { slab: 2, offset_bytes: 256 };
-    let program = program(&[(DType::I64, &[3], slab), (DType::U8, &[5], Place::Output(0))]);
-    let view = View { offset: -1, strides: vec![1], bounds: vec![Bound { dim: 0, low: 1, high: 4 }] };
+fn native_64_bit_integers_read_a_padded_slab() {
+    let slab = ValueLocation::Slab { slab: 2, offset_bytes: 256 };
+    let program = program(&[(DType::I64, &[3], slab), (DType::U8, &[5], ValueLocation::Output(0))]);
+    let view = AffineView { offset: -1, strides: vec![1], bounds: vec![CoordinateBound { dim: 0, low: 1, high: 4 }] };
     let fill = Some(Scalar::Int(i64::MIN.into()));
     let instructions = vec![
         (Instruction::Load { value: ValueId(0), view, fill }, DType::I64),
-        (Instruction::Unary(Unary::Cast(DType::U8), Register(0)), DType::U8),
+        (Instruction::Unary(UnaryOp::Cast(DType::U8), Register(0)), DType::U8),
     ];
-    let stores = vec![Store { value: ValueId(1), register: Register(1) }];
-    let body = Body::Map { dims: vec![5], expr: Expr { instructions }, stores };
+    let stores = vec![ResultStore { value: ValueId(1), register: Register(1) }];
+    let body = KernelBody::Map { dims: vec![5], expr: ScalarExpr { instructions }, stores };
     check(
         &program,
         body,
@@ -213,14 +225,14 @@ fn wide_integers_read_a_padded_slab() {
 }
 
 #[test]
-fn wide_integers_are_two_words_where_shaders_have_none() {
+fn emulated_64_bit_integers_are_two_words() {
     let program = tensors(DType::I64, &[&[5, 3], &[5]]);
-    let halved = (Instruction::Binary(Binary::Div, Register(0), Register(1)), DType::I64);
-    let body = Body::Fold {
+    let halved = (Instruction::Binary(BinaryOp::Div, Register(0), Register(1)), DType::I64);
+    let body = KernelBody::Fold {
         kind: ReduceKind::Max,
         outer: vec![5],
         inner: vec![3],
-        prologue: Expr {
+        prologue: ScalarExpr {
             instructions: vec![
                 (Instruction::Load { value: ValueId(0), view: identity(&[5, 3]), fill: None }, DType::I64),
                 (Instruction::Immediate(Scalar::Int(-2)), DType::I64),
@@ -229,7 +241,7 @@ fn wide_integers_are_two_words_where_shaders_have_none() {
         },
         epilogue: plain(DType::I64, 1),
     };
-    let source = valid(&program, body, TUNINGS[2]).source;
+    let source = validated_shader(&program, body, TUNINGS[2]).source;
     assert!(source.starts_with("@group(0) @binding(0) var<storage, read_write> b0: array<vec2<u32>>;"));
     expect![[r#"
         @compute @workgroup_size(64)
@@ -254,20 +266,21 @@ fn wide_integers_are_two_words_where_shaders_have_none() {
 
 /// A 64-bit division calls a function that contains a loop.
 #[test]
-fn divisions_of_two_words_count_among_the_loops() {
+fn emulated_64_bit_divisions_count_as_loop_iterations() {
     let program = tensors(DType::U64, &[&[4, 100], &[4]]);
     let load = Instruction::Load { value: ValueId(0), view: identity(&[4, 100]), fill: None };
-    let divided = Instruction::Binary(Binary::Div, Register(0), Register(0));
-    let body = Body::Fold {
+    let divided = Instruction::Binary(BinaryOp::Div, Register(0), Register(0));
+    let body = KernelBody::Fold {
         kind: ReduceKind::Sum,
         outer: vec![4],
         inner: vec![100],
-        prologue: Expr { instructions: vec![(load, DType::U64), (divided, DType::U64)] },
+        prologue: ScalarExpr { instructions: vec![(load, DType::U64), (divided, DType::U64)] },
         epilogue: plain(DType::U64, 1),
     };
     let kernel = Kernel { label: "fold".to_owned(), body };
     let least = 100 + 100 * 32;
-    let with = |iterations_max| passes(&program, &kernel, Tuning { iterations_max, ..TUNINGS[2] }).map(drop);
+    let with =
+        |iterations_max| shader_passes(&program, &kernel, ShaderTuning { iterations_max, ..TUNINGS[2] }).map(drop);
     let refused = ShaderError::Iterations { kernel: "fold".to_owned(), iterations: least, limit: least - 1 };
     assert_eq!(with(least - 1), Err(refused));
     assert_eq!(with(least), Ok(()));

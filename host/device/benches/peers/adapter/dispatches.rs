@@ -3,39 +3,39 @@
 
 use saggar_tensor::{DType, Descriptor, GraphBuilder, GraphError, Shape, VerifiedGraph, verify};
 
-use super::beside::unjudged;
-use crate::loaded::Loaded;
-use crate::stage::Stage;
-use crate::table::{Figure, Goal, Row};
-use crate::turns::{Timing, take};
+use super::torch_comparison::reason_not_judged;
+use crate::loaded::BenchProgram;
+use crate::stage::BenchContext;
+use crate::table::{ComparisonRow, FigureUnit, PerformanceGoal};
+use crate::turns::{Timing, take_turns};
 
 /// Products in the chain, and rows and columns of their matrices.
 const LENGTH: usize = 400;
 const SIDE: usize = 16;
 
-const GOAL: Goal = Goal::SecondsAtMost(2e-6);
+const GOAL: PerformanceGoal = PerformanceGoal::SecondsAtMost(2e-6);
 
 /// # Errors
 /// Why there is no figure.
-pub(super) fn measure(stage: &Stage) -> Result<Vec<Row>, String> {
+pub(super) fn measure(stage: &BenchContext) -> Result<Vec<ComparisonRow>, String> {
     let graph = chain().map_err(|error| error.to_string())?;
     // A reflection: applied any number of times, it keeps numbers as large as they are.
     let reflection = |at: usize| f32::from(u8::from(at / SIDE == at % SIDE)) - 2.0 / SIDE as f32;
     let number = |at: usize| ((at * 7919) % 2003) as f32 / 1001.5 - 1.0;
     let bytes = |of: &dyn Fn(usize) -> f32| (0..SIDE * SIDE).flat_map(|at| of(at).to_le_bytes()).collect::<Vec<u8>>();
     let start = |name: &str| Ok(Some(if name == "x" { bytes(&number) } else { bytes(&reflection) }));
-    let ours = Loaded::new(&stage.backend, &graph, &start)?;
-    let (before, found) = (ours.meter.dispatches(), ours.result()?);
+    let ours = BenchProgram::new(&stage.backend, &graph, &start)?;
+    let (before, found) = (ours.meter.dispatches(), ours.first_output()?);
     let dispatches = (ours.meter.dispatches() - before) as f64;
     let wanted: Vec<f32> = (0..SIDE * SIDE).map(number).collect();
     // An even number of reflections is none.
-    crate::tensors::agree(&found, &wanted, 1e-3)?;
-    let outcome = take(&mut [ours.submitter(false)], stage)?;
+    crate::tensors::check_close(&found, &wanted, 1e-3)?;
+    let outcome = take_turns(&mut [ours.submitting_contender(false)], stage)?;
     let Timing { best, median } = outcome.timings[0];
     let one = Timing { best: best / dispatches, median: median / dispatches };
     let remark = format!("a step of {dispatches} dispatches, each waits for the one before");
-    let row = Row::alone(Figure::Microseconds, one, GOAL).noting(&remark);
-    Ok(vec![row.unjudged(unjudged(stage, true)).among(outcome.others)])
+    let row = ComparisonRow::without_peer(FigureUnit::Microseconds, one, GOAL).with_remark(&remark);
+    Ok(vec![row.mark_unjudged(reason_not_judged(stage, true)).with_other_load(outcome.others)])
 }
 
 fn chain() -> Result<VerifiedGraph, GraphError> {

@@ -4,11 +4,11 @@ use std::time::Instant;
 
 use saggar_compile::compile as compiled;
 
-use super::beside::{self, Subject, Way};
-use crate::stage::Stage;
-use crate::table::{Figure, Goal, Row};
-use crate::task::{DECODER, LENET, RESNET50, TRANSFORMER, Task, answer};
-use crate::tensors::Tensors;
+use super::torch_comparison::{self, TorchComparison, TorchMode};
+use crate::stage::BenchContext;
+use crate::table::{ComparisonRow, FigureUnit, PerformanceGoal};
+use crate::task::{DECODER, LENET, RESNET50, TRANSFORMER, TrainingTask, inference_graph};
+use crate::tensors::SafetensorsFile;
 
 /// How many losses are compared; at most as many as `device_peer.py` writes.
 const LOSSES: usize = 4;
@@ -21,64 +21,64 @@ const LOSSES_OF_FEW_IMAGES: usize = 2;
 ///
 /// # Errors
 /// Why there is no figure.
-pub(super) fn train(stage: &Stage, task: &Task, batch: usize) -> Result<Vec<Row>, String> {
+pub(super) fn train(stage: &BenchContext, task: &TrainingTask, batch: usize) -> Result<Vec<ComparisonRow>, String> {
     let is_judged = task.name == LENET.name;
     let is_of_few_images = task.name == RESNET50.name;
-    let subject = Subject {
+    let subject = TorchComparison {
         peer: ["train", task.name, &batch.to_string()],
-        figure: Figure::Milliseconds,
-        each: false,
-        compared: if is_of_few_images { LOSSES_OF_FEW_IMAGES } else { LOSSES },
+        figure: FigureUnit::Milliseconds,
+        wait_for_each: false,
+        compared_runs: if is_of_few_images { LOSSES_OF_FEW_IMAGES } else { LOSSES },
         // TF32 rounds factors to 11 bits, and what that does to a loss grows from step to step.
         tolerance: if is_of_few_images {
             |way| if way.tf32 { 5e-2 } else { 1e-2 }
         } else {
             |way| if way.tf32 { 3e-2 } else { 1e-3 }
         },
-        goal: &|way: &Way| (is_judged && !way.compiled && !way.tf32).then_some(Goal::TimeAtMost(0.5)),
+        goal: &|way: &TorchMode| (is_judged && !way.compiled && !way.tf32).then_some(PerformanceGoal::TimeAtMost(0.5)),
         remark: "",
     };
-    beside::measure(stage, &subject, &|begin| task.graph(begin))
+    torch_comparison::compare_with_torch(stage, &subject, &|begin| task.training_graph(begin))
 }
 
 /// Each prediction is waited for, as whoever asked for it waits.
 ///
 /// # Errors
 /// Why there is no figure.
-pub(super) fn infer(stage: &Stage, task: &Task, batch: usize) -> Result<Vec<Row>, String> {
-    let subject = Subject {
+pub(super) fn infer(stage: &BenchContext, task: &TrainingTask, batch: usize) -> Result<Vec<ComparisonRow>, String> {
+    let subject = TorchComparison {
         peer: ["infer", task.name, &batch.to_string()],
-        figure: Figure::Milliseconds,
-        each: true,
-        compared: 1,
+        figure: FigureUnit::Milliseconds,
+        wait_for_each: true,
+        compared_runs: 1,
         // TF32 rounds factors to 11 bits, in dozens of layers one after the other.
         tolerance: |way| if way.tf32 { 3e-2 } else { 1e-3 },
         goal: &|_| None,
         remark: "",
     };
-    beside::measure(stage, &subject, &|begin| answer(task, begin))
+    torch_comparison::compare_with_torch(stage, &subject, &|begin| inference_graph(task, begin))
 }
 
 /// What the compiler alone takes for each training step, without a driver; nothing is run.
 ///
 /// # Errors
 /// A graph is not valid, or cannot be compiled.
-pub(super) fn compile(stage: &Stage) -> Result<Vec<Row>, String> {
+pub(super) fn compile(stage: &BenchContext) -> Result<Vec<ComparisonRow>, String> {
     let tasks = [(&LENET, 64), (&RESNET50, 4), (&DECODER, 1), (&TRANSFORMER, 16)];
-    tasks.into_iter().map(|(task, batch)| one(stage, task, batch)).collect()
+    tasks.into_iter().map(|(task, batch)| compile_task(stage, task, batch)).collect()
 }
 
-fn one(stage: &Stage, task: &Task, batch: usize) -> Result<Row, String> {
-    let files = stage.files(&format!("compile-{}", task.name))?;
-    beside::begin(stage, [task.name, &batch.to_string()], &files)?;
-    let begin = Tensors::open(&files.file("start.safetensors"))?;
+fn compile_task(stage: &BenchContext, task: &TrainingTask, batch: usize) -> Result<ComparisonRow, String> {
+    let files = stage.create_folder(&format!("compile-{}", task.name))?;
+    torch_comparison::write_initial_tensors(stage, [task.name, &batch.to_string()], &files)?;
+    let begin = SafetensorsFile::open(&files.file("start.safetensors"))?;
     let begun = Instant::now();
-    let graph = task.graph(&begin).map_err(|error| error.to_string())?;
+    let graph = task.training_graph(&begin).map_err(|error| error.to_string())?;
     let built = begun.elapsed().as_secs_f64();
     let begun = Instant::now();
     let program = compiled(&graph, &stage.backend.target()).map_err(|error| error.to_string())?;
     let took = begun.elapsed().as_secs_f64();
     let kernels = program.kernels.len();
     let said = format!("graph {:.1} ms, compiler {:.1} ms, {kernels} kernels", built * 1e3, took * 1e3);
-    Ok(Row::said(&said, task.name))
+    Ok(ComparisonRow::remark_only(&said, task.name))
 }

@@ -2,33 +2,33 @@
 
 use saggar_tensor::{GraphBuilder, GraphError, VerifiedGraph, verify};
 
-use super::beside::{self, Subject, Way};
-use crate::stage::Stage;
-use crate::table::{Figure, Goal, Row};
-use crate::tensors::Tensors;
+use super::torch_comparison::{self, TorchComparison, TorchMode};
+use crate::stage::BenchContext;
+use crate::table::{ComparisonRow, FigureUnit, PerformanceGoal};
+use crate::tensors::SafetensorsFile;
 
 /// What matrices are of, and what is expected.
-pub(super) struct Kind {
+pub(super) struct MatMulPrecision {
     name: &'static str,
-    tolerance: fn(&Way) -> f32,
-    goal: Goal,
+    tolerance: fn(&TorchMode) -> f32,
+    goal: PerformanceGoal,
     remark: &'static str,
 }
 
-pub(super) const F32: Kind = Kind {
+pub(super) const F32: MatMulPrecision = MatMulPrecision {
     name: "f32",
     // TF32 rounds factors to 11 bits.
     tolerance: |way| if way.tf32 { 2e-3 } else { 1e-5 },
-    goal: Goal::SpeedAtLeast(0.65),
+    goal: PerformanceGoal::SpeedAtLeast(0.65),
     remark: "",
 };
 
 /// Factors and result are half-precision, sums of single precision: the same on both sides.
-pub(super) const F16: Kind = Kind {
+pub(super) const F16: MatMulPrecision = MatMulPrecision {
     name: "f16",
     // Results are rounded to 11 bits, and sums in another order to the next number.
     tolerance: |_| 2e-3,
-    goal: Goal::SpeedAtLeast(0.3),
+    goal: PerformanceGoal::SpeedAtLeast(0.3),
     remark: "f16 tensors, f32 sums, f16 result",
 };
 
@@ -39,23 +39,23 @@ const SMALL: usize = 96;
 
 /// # Errors
 /// Why there is no figure.
-pub(super) fn measure(stage: &Stage, kind: Kind, n: usize) -> Result<Vec<Row>, String> {
+pub(super) fn measure(stage: &BenchContext, kind: MatMulPrecision, n: usize) -> Result<Vec<ComparisonRow>, String> {
     let size = if stage.small { SMALL } else { n };
     let is_judged = n == JUDGED;
     let goal = kind.goal;
-    let subject = Subject {
+    let subject = TorchComparison {
         peer: ["matmul", kind.name, &size.to_string()],
-        figure: Figure::PerSecond { amount: 2.0 * (size as f64).powi(3) / 1e9, unit: "GFLOP/s" },
-        each: false,
-        compared: 1,
+        figure: FigureUnit::PerSecond { amount: 2.0 * (size as f64).powi(3) / 1e9, unit: "GFLOP/s" },
+        wait_for_each: false,
+        compared_runs: 1,
         tolerance: kind.tolerance,
         goal: &|way| (is_judged && !way.tf32).then_some(goal),
         remark: kind.remark,
     };
-    beside::measure(stage, &subject, &graph)
+    torch_comparison::compare_with_torch(stage, &subject, &graph)
 }
 
-fn graph(begin: &Tensors) -> Result<VerifiedGraph, GraphError> {
+fn graph(begin: &SafetensorsFile) -> Result<VerifiedGraph, GraphError> {
     let mut g = GraphBuilder::new();
     let matrix = begin.descriptor("a").unwrap_or_else(|| panic!("the peer writes a")).clone();
     let a = g.input("a", matrix.clone())?;

@@ -2,36 +2,43 @@
 
 use proptest::prelude::*;
 
-use super::super::gemm::{Matrix, multiply_plain};
-use super::super::simd::Twice;
+use super::super::gemm::{GemmMatrix, multiply_reference};
+use super::super::simd::UnfusedMulAdd;
 use super::*;
 
-fn numbers(count: usize, seed: usize) -> Vec<f32> {
+fn test_values(count: usize, seed: usize) -> Vec<f32> {
     (0..count).map(|i| ((i * 7919 + seed * 104_729) % 2003) as f32 / 1001.5 - 1.0).collect()
 }
 
 /// By patches.
-fn expected(windows: &Windows, channels: usize, outputs: usize, image: &[f32], filter: &[f32]) -> Vec<f32> {
+fn convolve_by_im2col(
+    windows: &WindowGeometry,
+    channels: usize,
+    outputs: usize,
+    image: &[f32],
+    filter: &[f32],
+) -> Vec<f32> {
     let (places, taps) = (windows.output_plane(), channels * windows.window[0] * windows.window[1]);
     let mut patches = vec![0.0; taps * places];
     windows.unfold(image, &mut patches, places);
     let mut out = vec![0.0; outputs * places];
-    let (a, b) = (Matrix::new(filter, taps, 0, false), Matrix::new(&patches, places, 0, false));
-    multiply_plain(&mut out, [outputs, places, taps], a, b, false);
+    let (a, b) = (GemmMatrix::new(filter, taps, 0, false), GemmMatrix::new(&patches, places, 0, false));
+    multiply_reference(&mut out, [outputs, places, taps], a, b, false);
     out
 }
 
 /// Directly, in memory where everything that is not written first is NaN.
-fn found(direct: &Direct, image: &[f32], filter: &[f32], outputs: usize) -> Vec<f32> {
+fn convolve_directly(direct: &DirectConv2d, image: &[f32], filter: &[f32], outputs: usize) -> Vec<f32> {
     let mut out = vec![f32::NAN; outputs * direct.windows.output_plane()];
-    let mut words = [direct.laid_out, HEIGHT_MAX * direct.laid_out].map(|count| Words::zeroed(8 * count));
+    let mut words =
+        [direct.padded_elements, HEIGHT_MAX * direct.padded_elements].map(|count| AlignedBuffer::zeroed(8 * count));
     words.iter_mut().for_each(|words| words.fill(u64::MAX));
-    direct.run(image, filter, &mut out, Ends::NONE, &mut words);
+    direct.run(image, filter, &mut out, BoundBiasClamp::NONE, &mut words);
     out
 }
 
 /// Checks one geometry; its output has as many places as fit after padding by `after`.
-fn check(mut windows: Windows, after: [usize; 2], channels: usize, outputs: usize) {
+fn check_geometry(mut windows: WindowGeometry, after: [usize; 2], channels: usize, outputs: usize) {
     for (axis, after) in after.into_iter().enumerate() {
         let reach = (windows.window[axis] - 1) * windows.dilations[axis];
         let size = windows.padding[axis] + windows.input[axis] + after;
@@ -39,10 +46,10 @@ fn check(mut windows: Windows, after: [usize; 2], channels: usize, outputs: usiz
         windows.output[axis] = room / windows.strides[axis] + 1;
     }
     let taps = channels * windows.window[0] * windows.window[1];
-    let (image, filter) = (numbers(channels * windows.input_plane(), 1), numbers(outputs * taps, 2));
-    let direct = Direct::new(windows, channels).expect("small");
-    let found = found(&direct, &image, &filter, outputs);
-    let expected = expected(&windows, channels, outputs, &image, &filter);
+    let (image, filter) = (test_values(channels * windows.input_plane(), 1), test_values(outputs * taps, 2));
+    let direct = DirectConv2d::new(windows, channels).expect("small");
+    let found = convolve_directly(&direct, &image, &filter, outputs);
+    let expected = convolve_by_im2col(&windows, channels, outputs, &image, &filter);
     assert_eq!(found.len(), expected.len());
     for (at, (found, expected)) in found.iter().zip(&expected).enumerate() {
         let near = (found - expected).abs() <= 1e-6 * (taps as f32 + 2.0);
@@ -50,29 +57,36 @@ fn check(mut windows: Windows, after: [usize; 2], channels: usize, outputs: usiz
     }
     // A channel alone has the bits that it has among others.
     for (channel, (found, filter)) in found.chunks(windows.output_plane()).zip(filter.chunks(taps.max(1))).enumerate() {
-        let alone = super::tests::found(&direct, &image, filter, 1);
+        let alone = super::tests::convolve_directly(&direct, &image, filter, 1);
         assert!(alone.iter().zip(found).all(|(a, b)| a.to_bits() == b.to_bits()), "{windows:?}: channel {channel}");
     }
-    narrow(&direct, &image, &filter, outputs, &expected);
+    check_without_fma(&direct, &image, &filter, outputs, &expected);
 }
 
 /// The twin for other processors.
-fn narrow(direct: &Direct, image: &[f32], filter: &[f32], outputs: usize, expected: &[f32]) {
+fn check_without_fma(direct: &DirectConv2d, image: &[f32], filter: &[f32], outputs: usize, expected: &[f32]) {
     let mut out = vec![f32::NAN; outputs * direct.windows.output_plane()];
-    let mut laid_out = vec![f32::NAN; direct.laid_out];
-    let mut lines = vec![f32::NAN; HEIGHT_MAX * direct.line()];
-    let convolve =
-        Convolve { direct, image, filter, out: &mut out, ends: Ends::NONE, laid_out: &mut laid_out, lines: &mut lines };
-    convolve.run::<Twice>();
+    let mut laid_out = vec![f32::NAN; direct.padded_elements];
+    let mut lines = vec![f32::NAN; HEIGHT_MAX * direct.line_elements()];
+    let convolve = DirectConv2dWork {
+        direct,
+        image,
+        filter,
+        out: &mut out,
+        epilogue: BoundBiasClamp::NONE,
+        padded: &mut laid_out,
+        lines: &mut lines,
+    };
+    convolve.run::<UnfusedMulAdd>();
     let taps = direct.offsets.len() as f32;
     assert!(out.iter().zip(expected).all(|(a, b)| (a - b).abs() <= 1e-6 * (taps + 2.0)), "{direct:?}");
 }
 
 #[test]
-fn every_height_of_band_and_width_of_line() {
+fn direct_convolution_is_right_for_every_band_height_and_line_width() {
     for outputs in 1..=14 {
         for width in [1, 2, 7, 8, 9, 14, 15, 16, 17, 28, 40, 65] {
-            let windows = Windows {
+            let windows = WindowGeometry {
                 input: [5, width],
                 window: [3, 3],
                 output: [0, 0],
@@ -80,7 +94,7 @@ fn every_height_of_band_and_width_of_line() {
                 dilations: [1, 1],
                 padding: [1, 1],
             };
-            check(windows, [1, 1], 2, outputs);
+            check_geometry(windows, [1, 1], 2, outputs);
         }
     }
 }
@@ -99,23 +113,32 @@ proptest! {
         channels in 1usize..5,
         outputs in 1usize..9,
     ) {
-        check(Windows { input, window, output: [0, 0], strides, dilations, padding }, after, channels, outputs);
+        check_geometry(WindowGeometry { input, window, output: [0, 0], strides, dilations, padding }, after, channels, outputs);
     }
 }
 
 #[test]
-fn nothing_of_nothing_is_nothing() {
-    let windows =
-        Windows { input: [4, 4], window: [2, 2], output: [3, 3], strides: [1, 1], dilations: [1, 1], padding: [0, 0] };
-    assert_eq!(found(&Direct::new(windows, 0).expect("small"), &[], &[], 2), [0.0; 18]);
-    assert!(found(&Direct::new(windows, 1).expect("small"), &numbers(16, 1), &[], 0).is_empty());
-    let empty = Windows { output: [0, 3], ..windows };
-    assert!(found(&Direct::new(empty, 1).expect("small"), &numbers(16, 1), &numbers(4, 2), 1).is_empty());
+fn direct_convolution_of_empty_operands_is_zeros_or_empty() {
+    let windows = WindowGeometry {
+        input: [4, 4],
+        window: [2, 2],
+        output: [3, 3],
+        strides: [1, 1],
+        dilations: [1, 1],
+        padding: [0, 0],
+    };
+    assert_eq!(convolve_directly(&DirectConv2d::new(windows, 0).expect("small"), &[], &[], 2), [0.0; 18]);
+    assert!(convolve_directly(&DirectConv2d::new(windows, 1).expect("small"), &test_values(16, 1), &[], 0).is_empty());
+    let empty = WindowGeometry { output: [0, 3], ..windows };
+    assert!(
+        convolve_directly(&DirectConv2d::new(empty, 1).expect("small"), &test_values(16, 1), &test_values(4, 2), 1)
+            .is_empty()
+    );
 }
 
 #[test]
-fn zeros_without_bounds_are_left_to_patches() {
-    let wide = Windows {
+fn direct_convolution_refuses_excessive_padding_and_dilation() {
+    let wide = WindowGeometry {
         input: [1, 1],
         window: [2, 2],
         output: [1, 1],
@@ -123,8 +146,12 @@ fn zeros_without_bounds_are_left_to_patches() {
         dilations: [1 << 30, 1 << 30],
         padding: [1 << 30, 1 << 30],
     };
-    assert!(Direct::new(wide, 1).is_none());
+    assert!(DirectConv2d::new(wide, 1).is_none());
     assert!(
-        Direct::new(Windows { strides: [1 << 20, 1 << 20], dilations: [1, 1], padding: [0, 0], ..wide }, 3).is_none()
+        DirectConv2d::new(
+            WindowGeometry { strides: [1 << 20, 1 << 20], dilations: [1, 1], padding: [0, 0], ..wide },
+            3
+        )
+        .is_none()
     );
 }

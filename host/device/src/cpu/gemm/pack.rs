@@ -1,19 +1,19 @@
 //! How the second operand of a product is laid out for tiles: blocks of depth, in each the panels of columns one after
 //! the other, in each panel the columns of one depth side by side. Columns that there are not are zeros.
 
-use super::Matrix;
-use crate::cpu::vector::{self, SQUARE, VectorWork, Vectors};
+use super::GemmMatrix;
+use crate::cpu::vector::{self, TRANSPOSE_SIDE, VectorIsa, VectorWork};
 
 /// Depth of a block, at most: a panel of it and a tile's rows stay in the caches next to the processor.
 const BLOCK_DEPTH_MAX: usize = 384;
 
 /// Rows of the matrix that are asked for ahead of the one that is packed: they come while some hundred nanoseconds of
 /// copying go by.
-const AHEAD: usize = 8;
+const PREFETCH_ROWS: usize = 8;
 
 /// Where the elements of a packed `depth x columns` matrix are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(in super::super) struct Layout {
+pub(in super::super) struct PanelLayout {
     /// Rows.
     pub(in super::super) depth: usize,
     /// Columns.
@@ -21,19 +21,19 @@ pub(in super::super) struct Layout {
     /// Elements of a vector.
     pub(super) lanes: usize,
     /// Vectors of a panel but for the last one.
-    pub(super) wide: usize,
+    pub(super) panel_vectors: usize,
 }
 
-impl Layout {
+impl PanelLayout {
     /// For the vectors of this processor.
-    pub(in super::super) fn new(depth: usize, columns: usize) -> Layout {
+    pub(in super::super) fn new(depth: usize, columns: usize) -> PanelLayout {
         let (lanes, wide) = vector::lanes();
-        Layout { depth, columns, lanes, wide }
+        PanelLayout { depth, columns, lanes, panel_vectors: wide }
     }
 
     /// Columns of a panel but for the last one.
     pub(in super::super) fn panel_columns(&self) -> usize {
-        self.lanes * self.wide
+        self.lanes * self.panel_vectors
     }
 
     /// How many panels.
@@ -42,65 +42,65 @@ impl Layout {
     }
 
     /// Vectors of a panel.
-    pub(super) fn vectors(&self, panel: usize) -> usize {
-        (self.columns - panel * self.panel_columns()).div_ceil(self.lanes).min(self.wide)
+    pub(super) fn vectors_of_panel(&self, panel: usize) -> usize {
+        (self.columns - panel * self.panel_columns()).div_ceil(self.lanes).min(self.panel_vectors)
     }
 
     /// Columns of all panels, with those that are zeros.
-    fn padded(&self) -> usize {
+    fn padded_columns(&self) -> usize {
         self.columns.next_multiple_of(self.lanes)
     }
 
     /// Elements.
     pub(in super::super) fn len(&self) -> usize {
-        self.depth * self.padded()
+        self.depth * self.padded_columns()
     }
 
     /// Depth of the blocks but for the last one: nearly that of the last, by the depth of the matrix alone.
-    fn step(&self) -> usize {
+    fn block_depth_max(&self) -> usize {
         self.depth.div_ceil(self.depth.div_ceil(BLOCK_DEPTH_MAX).max(1)).max(1)
     }
 
     /// First depths of the blocks.
-    pub(super) fn blocks(&self) -> impl Iterator<Item = usize> {
-        (0..self.depth).step_by(self.step())
+    pub(super) fn block_starts(&self) -> impl Iterator<Item = usize> {
+        (0..self.depth).step_by(self.block_depth_max())
     }
 
     /// Depth of the block that begins there.
     pub(super) fn block_depth(&self, first: usize) -> usize {
-        self.step().min(self.depth - first)
+        self.block_depth_max().min(self.depth - first)
     }
 
     /// A panel of the block that begins at depth `first`.
-    pub(super) fn panel(&self, first: usize, panel: usize) -> std::ops::Range<usize> {
+    pub(super) fn panel_range(&self, first: usize, panel: usize) -> std::ops::Range<usize> {
         let depth = self.block_depth(first);
-        let start = first * self.padded() + panel * self.panel_columns() * depth;
-        start..start + depth * self.vectors(panel) * self.lanes
+        let start = first * self.padded_columns() + panel * self.panel_columns() * depth;
+        start..start + depth * self.vectors_of_panel(panel) * self.lanes
     }
 }
 
-impl Layout {
+impl PanelLayout {
     /// Whether `b` lies in memory as its panels would: one panel without zeros.
-    pub(super) fn is_as_packed(&self, b: Matrix<'_>) -> bool {
-        b.column == 1 && b.row == self.columns && self.padded() == self.columns && self.panels() == 1
+    pub(super) fn is_already_packed(&self, b: GemmMatrix<'_>) -> bool {
+        b.column == 1 && b.row == self.columns && self.padded_columns() == self.columns && self.panels() == 1
     }
 
     /// Panels of the block that begins at depth `first`.
     pub(super) fn panels_range(&self, first: usize, panels: std::ops::Range<usize>) -> std::ops::Range<usize> {
-        self.panel(first, panels.start).start..self.panel(first, panels.end - 1).end
+        self.panel_range(first, panels.start).start..self.panel_range(first, panels.end - 1).end
     }
 }
 
 /// One panel of one block, to be filled.
-pub(in super::super) struct Part<'a> {
-    layout: Layout,
+pub(in super::super) struct PackTarget<'a> {
+    layout: PanelLayout,
     first: usize,
     panel: usize,
     out: &'a mut [f32],
 }
 
 /// One panel of one block, as it lies in the matrix and in memory.
-pub(in super::super) struct Opened<'a> {
+pub(in super::super) struct PackTargetView<'a> {
     /// First depth.
     pub(in super::super) first: usize,
     /// First column.
@@ -114,36 +114,36 @@ pub(in super::super) struct Opened<'a> {
 }
 
 /// The parts of a packed matrix, which may be filled in any order.
-pub(in super::super) fn parts(layout: Layout, out: &mut [f32]) -> Vec<Part<'_>> {
+pub(in super::super) fn split_panels(layout: PanelLayout, out: &mut [f32]) -> Vec<PackTarget<'_>> {
     let mut rest = &mut out[..layout.len()];
     let mut parts = Vec::new();
-    for first in layout.blocks() {
+    for first in layout.block_starts() {
         for panel in 0..layout.panels() {
-            let (out, tail) = rest.split_at_mut(layout.panel(first, panel).len());
+            let (out, tail) = rest.split_at_mut(layout.panel_range(first, panel).len());
             rest = tail;
-            parts.push(Part { layout, first, panel, out });
+            parts.push(PackTarget { layout, first, panel, out });
         }
     }
     parts
 }
 
-impl<'a> Part<'a> {
+impl<'a> PackTarget<'a> {
     /// A panel of the block that begins at depth `first`, in memory of its own.
-    pub(super) fn new(layout: Layout, first: usize, panel: usize, out: &'a mut [f32]) -> Part<'a> {
-        Part { layout, first, panel, out }
+    pub(super) fn new(layout: PanelLayout, first: usize, panel: usize, out: &'a mut [f32]) -> PackTarget<'a> {
+        PackTarget { layout, first, panel, out }
     }
 
     /// Its place in the matrix, and its memory.
-    pub(in super::super) fn open(self) -> Opened<'a> {
-        let Part { layout, first, panel, out } = self;
+    pub(in super::super) fn view(self) -> PackTargetView<'a> {
+        let PackTarget { layout, first, panel, out } = self;
         let column = panel * layout.panel_columns();
         let columns = layout.panel_columns().min(layout.columns - column);
-        Opened { first, column, columns, width: layout.vectors(panel) * layout.lanes, out }
+        PackTargetView { first, column, columns, width: layout.vectors_of_panel(panel) * layout.lanes, out }
     }
 
     /// Fills it with the elements of each depth and column.
-    pub(in super::super) fn fill_with(self, element: impl Fn(usize, usize) -> f32) {
-        let Opened { first, column, columns, width, out } = self.open();
+    pub(in super::super) fn pack_with(self, element: impl Fn(usize, usize) -> f32) {
+        let PackTargetView { first, column, columns, width, out } = self.view();
         for (depth, out) in out.chunks_exact_mut(width).enumerate() {
             for (at, out) in out[..columns].iter_mut().enumerate() {
                 *out = element(first + depth, column + at);
@@ -153,56 +153,62 @@ impl<'a> Part<'a> {
     }
 
     /// Fills it from `b`, which is `depth x columns`.
-    pub(in super::super) fn fill(self, b: Matrix<'_>) {
-        let Part { layout, first, panel, out } = self;
+    pub(in super::super) fn pack(self, b: GemmMatrix<'_>) {
+        let PackTarget { layout, first, panel, out } = self;
         let column = panel * layout.panel_columns();
         let columns = layout.panel_columns().min(layout.columns - column);
-        let width = layout.vectors(panel) * layout.lanes;
+        let width = layout.vectors_of_panel(panel) * layout.lanes;
         if b.column == 1 {
-            vector::run(Copy { layout, first, panels: panel..panel + 1, b, out });
+            vector::run(PackRows { layout, first, panels: panel..panel + 1, b, out });
         } else {
-            turn(b.below(first).right_of(column), columns, width, out);
+            pack_transposed(b.skip_rows(first).skip_columns(column), columns, width, out);
         }
     }
 }
 
 /// Fills some panels of a block of depth from `b`.
-pub(super) fn fill(layout: Layout, first: usize, panels: std::ops::Range<usize>, b: Matrix<'_>, out: &mut [f32]) {
+pub(super) fn pack_panels(
+    layout: PanelLayout,
+    first: usize,
+    panels: std::ops::Range<usize>,
+    b: GemmMatrix<'_>,
+    out: &mut [f32],
+) {
     if b.column == 1 {
-        return vector::run(Copy { layout, first, panels, b, out });
+        return vector::run(PackRows { layout, first, panels, b, out });
     }
     let mut rest = out;
     for panel in panels {
-        let (part, later) = rest.split_at_mut(layout.panel(first, panel).len());
+        let (part, later) = rest.split_at_mut(layout.panel_range(first, panel).len());
         rest = later;
-        Part::new(layout, first, panel, part).fill(b);
+        PackTarget::new(layout, first, panel, part).pack(b);
     }
 }
 
 /// Fills panels from a matrix whose rows are contiguous, all of them depth by depth: so that what lies side by side in
 /// memory is read at once.
-struct Copy<'a> {
-    layout: Layout,
+struct PackRows<'a> {
+    layout: PanelLayout,
     first: usize,
     panels: std::ops::Range<usize>,
-    b: Matrix<'a>,
+    b: GemmMatrix<'a>,
     out: &'a mut [f32],
 }
 
-impl VectorWork for Copy<'_> {
+impl VectorWork for PackRows<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn run<S: Vectors>(self, s: S) {
-        let Copy { layout, first, panels, b, out } = self;
+    fn run<S: VectorIsa>(self, s: S) {
+        let PackRows { layout, first, panels, b, out } = self;
         let depths = layout.block_depth(first);
         let left = panels.start * layout.panel_columns();
         let columns = (panels.end * layout.panel_columns()).min(layout.columns) - left;
-        let b = b.below(first).right_of(left);
+        let b = b.skip_rows(first).skip_columns(left);
         for depth in 0..depths {
             // The processor's own prefetching begins anew with every row, and rows are short.
-            if depth + AHEAD < depths {
-                let ahead = &b.data[(depth + AHEAD) * b.row..][..columns];
+            if depth + PREFETCH_ROWS < depths {
+                let ahead = &b.data[(depth + PREFETCH_ROWS) * b.row..][..columns];
                 vector::prefetch(bytemuck::cast_slice(ahead));
             }
             let (mut row, mut rest) = (&b.data[depth * b.row..][..columns], &mut *out);
@@ -222,9 +228,9 @@ impl VectorWork for Copy<'_> {
 }
 
 /// Fills a panel from a matrix whose columns are each contiguous, or neither columns nor rows are.
-fn turn(b: Matrix<'_>, columns: usize, width: usize, out: &mut [f32]) {
+fn pack_transposed(b: GemmMatrix<'_>, columns: usize, width: usize, out: &mut [f32]) {
     if b.row == 1 {
-        return vector::run(Turn { b, columns, width, out });
+        return vector::run(PackTransposed { b, columns, width, out });
     }
     for (depth, out) in out.chunks_exact_mut(width).enumerate() {
         for (column, out) in out[..columns].iter_mut().enumerate() {
@@ -235,28 +241,28 @@ fn turn(b: Matrix<'_>, columns: usize, width: usize, out: &mut [f32]) {
 }
 
 /// Turns a matrix of contiguous columns round, square by square.
-struct Turn<'a> {
-    b: Matrix<'a>,
+struct PackTransposed<'a> {
+    b: GemmMatrix<'a>,
     columns: usize,
     width: usize,
     out: &'a mut [f32],
 }
 
-impl VectorWork for Turn<'_> {
+impl VectorWork for PackTransposed<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn run<S: Vectors>(self, s: S) {
-        let Turn { b, columns, width, out } = self;
-        for (at, out) in out.chunks_mut(SQUARE * width).enumerate() {
+    fn run<S: VectorIsa>(self, s: S) {
+        let PackTransposed { b, columns, width, out } = self;
+        for (at, out) in out.chunks_mut(TRANSPOSE_SIDE * width).enumerate() {
             let depths = out.len() / width;
-            for first in (0..columns).step_by(SQUARE) {
-                let from = &b.data[at * SQUARE + first * b.column..];
-                if depths == SQUARE && first + SQUARE <= columns {
-                    s.turn(from, b.column, &mut out[first..], width);
+            for first in (0..columns).step_by(TRANSPOSE_SIDE) {
+                let from = &b.data[at * TRANSPOSE_SIDE + first * b.column..];
+                if depths == TRANSPOSE_SIDE && first + TRANSPOSE_SIDE <= columns {
+                    s.transpose(from, b.column, &mut out[first..], width);
                     continue;
                 }
-                for column in 0..SQUARE.min(columns - first) {
+                for column in 0..TRANSPOSE_SIDE.min(columns - first) {
                     for depth in 0..depths {
                         out[depth * width + first + column] = from[column * b.column + depth];
                     }
@@ -270,12 +276,12 @@ impl VectorWork for Turn<'_> {
 }
 
 /// Packs all of `b`.
-pub(in super::super) fn pack(layout: Layout, b: Matrix<'_>, out: &mut [f32]) {
-    parts(layout, out).into_iter().for_each(|part| part.fill(b));
+pub(in super::super) fn pack(layout: PanelLayout, b: GemmMatrix<'_>, out: &mut [f32]) {
+    split_panels(layout, out).into_iter().for_each(|part| part.pack(b));
 }
 
-/// Copies rows of `len` elements to rows that are `below` elements apart.
-pub(super) struct Spread<'a> {
+/// Copies rows of `len` elements to rows that are `skip_rows` elements apart.
+pub(super) struct CopyStridedRows<'a> {
     /// Elements, from the first row's first on.
     pub(super) from: &'a [f32],
     /// Elements from one row to the next.
@@ -288,12 +294,12 @@ pub(super) struct Spread<'a> {
     pub(super) below: usize,
 }
 
-impl VectorWork for Spread<'_> {
+impl VectorWork for CopyStridedRows<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn run<S: Vectors>(self, s: S) {
-        let Spread { from, row, len, out, below } = self;
+    fn run<S: VectorIsa>(self, s: S) {
+        let CopyStridedRows { from, row, len, out, below } = self;
         for (at, out) in out.chunks_exact_mut(below).enumerate() {
             let (from, out) = (&from[at * row..][..len], &mut out[..len]);
             for at in (0..len).step_by(S::LANES) {

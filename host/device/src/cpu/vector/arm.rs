@@ -4,13 +4,13 @@
 
 use std::arch::aarch64::*;
 
-use super::{Plain, VectorSet, VectorWork, Vectors, may};
+use super::{PlainVectors, VectorIsa, VectorSet, VectorWork, is_allowed};
 
 /// NEON.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Neon;
 
-impl Vectors for Neon {
+impl VectorIsa for Neon {
     const LANES: usize = 4;
     const WIDE: usize = 4;
     type V = float32x4_t;
@@ -105,17 +105,17 @@ impl Vectors for Neon {
 
 /// Runs `work` with this processor's vectors.
 pub(in super::super) fn run<W: VectorWork>(work: W) -> W::Output {
-    if may(VectorSet::Neon) { work.run(Neon) } else { work.run(Plain) }
+    if is_allowed(VectorSet::Neon) { work.run(Neon) } else { work.run(PlainVectors) }
 }
 
-/// Kinds that every such processor has besides [`Plain`].
+/// Kinds that every such processor has besides [`PlainVectors`].
 pub(super) fn present() -> Vec<VectorSet> {
     vec![VectorSet::Neon]
 }
 
 /// Elements of a vector, and vectors of a tile, that [`run`] computes with.
 pub(in super::super) fn lanes() -> (usize, usize) {
-    if may(VectorSet::Neon) { (Neon::LANES, Neon::WIDE) } else { (Plain::LANES, Plain::WIDE) }
+    if is_allowed(VectorSet::Neon) { (Neon::LANES, Neon::WIDE) } else { (PlainVectors::LANES, PlainVectors::WIDE) }
 }
 
 /// Asks for memory that will be read soon: there is no stable instruction for it here.

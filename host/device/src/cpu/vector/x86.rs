@@ -4,7 +4,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{Plain, SQUARE, VectorSet, VectorWork, Vectors, may};
+use super::{PlainVectors, TRANSPOSE_SIDE, VectorIsa, VectorSet, VectorWork, is_allowed};
 
 /// Proof that this processor has AVX-512F: only [`widest`] makes one, where it has found it.
 #[derive(Clone, Copy, Debug)]
@@ -14,7 +14,7 @@ pub(in super::super) struct Avx512(());
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Avx2(());
 
-impl Vectors for Avx512 {
+impl VectorIsa for Avx512 {
     const LANES: usize = 16;
     const WIDE: usize = 4;
     type V = __m512;
@@ -52,14 +52,14 @@ impl Vectors for Avx512 {
     fn load_part(self, from: &[f32]) -> __m512 {
         let count = from.len().min(16);
         // SAFETY: `self` is proof of AVX-512F, and the mask chooses elements that `from` has.
-        unsafe { _mm512_maskz_loadu_ps(first(count), from.as_ptr()) }
+        unsafe { _mm512_maskz_loadu_ps(lane_mask(count), from.as_ptr()) }
     }
 
     #[inline(always)]
     fn store_part(self, to: &mut [f32], v: __m512) {
         let count = to.len().min(16);
         // SAFETY: `self` is proof of AVX-512F, and the mask chooses elements that `to` has.
-        unsafe { _mm512_mask_storeu_ps(to.as_mut_ptr(), first(count), v) }
+        unsafe { _mm512_mask_storeu_ps(to.as_mut_ptr(), lane_mask(count), v) }
     }
 
     #[inline(always)]
@@ -108,13 +108,13 @@ impl Vectors for Avx512 {
     }
 
     #[inline(always)]
-    fn turn(self, from: &[f32], row: usize, to: &mut [f32], below: usize) {
+    fn transpose(self, from: &[f32], row: usize, to: &mut [f32], below: usize) {
         // SAFETY: `self` is proof of AVX-512F, and so of AVX.
-        unsafe { turn(from, row, to, below) }
+        unsafe { transpose_8x8(from, row, to, below) }
     }
 }
 
-impl Vectors for Avx2 {
+impl VectorIsa for Avx2 {
     const LANES: usize = 8;
     const WIDE: usize = 2;
     type V = __m256;
@@ -151,14 +151,14 @@ impl Vectors for Avx2 {
     fn load_part(self, from: &[f32]) -> __m256 {
         let count = from.len().min(8);
         // SAFETY: `self` is proof of AVX2, and the mask chooses elements that `from` has.
-        unsafe { _mm256_maskload_ps(from.as_ptr(), self.first(count)) }
+        unsafe { _mm256_maskload_ps(from.as_ptr(), self.lane_mask(count)) }
     }
 
     #[inline(always)]
     fn store_part(self, to: &mut [f32], v: __m256) {
         let count = to.len().min(8);
         // SAFETY: `self` is proof of AVX2, and the mask chooses elements that `to` has.
-        unsafe { _mm256_maskstore_ps(to.as_mut_ptr(), self.first(count), v) }
+        unsafe { _mm256_maskstore_ps(to.as_mut_ptr(), self.lane_mask(count), v) }
     }
 
     #[inline(always)]
@@ -207,22 +207,22 @@ impl Vectors for Avx2 {
     }
 
     #[inline(always)]
-    fn turn(self, from: &[f32], row: usize, to: &mut [f32], below: usize) {
+    fn transpose(self, from: &[f32], row: usize, to: &mut [f32], below: usize) {
         // SAFETY: `self` is proof of AVX2, and so of AVX.
-        unsafe { turn(from, row, to, below) }
+        unsafe { transpose_8x8(from, row, to, below) }
     }
 }
 
 /// The mask of the first `count` of 16 elements.
 #[inline(always)]
-fn first(count: usize) -> u16 {
+fn lane_mask(count: usize) -> u16 {
     ((1u32 << count) - 1) as u16
 }
 
 impl Avx2 {
     /// The mask of the first `count` of eight elements.
     #[inline(always)]
-    fn first(self, count: usize) -> __m256i {
+    fn lane_mask(self, count: usize) -> __m256i {
         /// A window into this begins with as many ones as are wanted.
         const ONES: [i32; 16] = [-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0];
         let from: &[i32; 8] = ONES[8 - count..].first_chunk().expect("eight of them");
@@ -234,13 +234,13 @@ impl Avx2 {
 /// Turns a square of eight by eight numbers round, by pairs of rows, of pairs, and of halves.
 #[inline]
 #[target_feature(enable = "avx")]
-fn turn(from: &[f32], row: usize, to: &mut [f32], below: usize) {
+fn transpose_8x8(from: &[f32], row: usize, to: &mut [f32], below: usize) {
     let load = |x: usize| {
-        let from: &[f32; SQUARE] = from[x * row..].first_chunk().expect("a row of the square");
+        let from: &[f32; TRANSPOSE_SIDE] = from[x * row..].first_chunk().expect("a row of the square");
         // SAFETY: `from` has the elements; the load needs no alignment.
         unsafe { _mm256_loadu_ps(from.as_ptr()) }
     };
-    let rows: [__m256; SQUARE] = [load(0), load(1), load(2), load(3), load(4), load(5), load(6), load(7)];
+    let rows: [__m256; TRANSPOSE_SIDE] = [load(0), load(1), load(2), load(3), load(4), load(5), load(6), load(7)];
     let mut pairs = rows;
     for at in 0..4 {
         pairs[2 * at] = _mm256_unpacklo_ps(rows[2 * at], rows[2 * at + 1]);
@@ -257,7 +257,7 @@ fn turn(from: &[f32], row: usize, to: &mut [f32], below: usize) {
         let low = _mm256_permute2f128_ps::<0x20>(fours[y], fours[y + 4]);
         let high = _mm256_permute2f128_ps::<0x31>(fours[y], fours[y + 4]);
         for (y, v) in [(y, low), (y + 4, high)] {
-            let to: &mut [f32; SQUARE] = to[y * below..].first_chunk_mut().expect("a row of the square");
+            let to: &mut [f32; TRANSPOSE_SIDE] = to[y * below..].first_chunk_mut().expect("a row of the square");
             // SAFETY: `to` has the elements; the store needs no alignment.
             unsafe { _mm256_storeu_ps(to.as_mut_ptr(), v) }
         }
@@ -272,7 +272,7 @@ fn has_avx2() -> bool {
     std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma")
 }
 
-/// Kinds that this processor has besides [`Plain`], the narrowest first.
+/// Kinds that this processor has besides [`PlainVectors`], the narrowest first.
 pub(super) fn present() -> impl Iterator<Item = VectorSet> {
     let avx2 = has_avx2().then_some(VectorSet::Avx2);
     avx2.into_iter().chain(has_avx512().then_some(VectorSet::Avx512))
@@ -280,9 +280,9 @@ pub(super) fn present() -> impl Iterator<Item = VectorSet> {
 
 /// The widest that this processor has and this thread may compute with.
 fn widest() -> Option<Result<Avx512, Avx2>> {
-    if may(VectorSet::Avx512) && has_avx512() {
+    if is_allowed(VectorSet::Avx512) && has_avx512() {
         Some(Ok(Avx512(())))
-    } else if may(VectorSet::Avx2) && has_avx2() {
+    } else if is_allowed(VectorSet::Avx2) && has_avx2() {
         Some(Err(Avx2(())))
     } else {
         None
@@ -292,11 +292,11 @@ fn widest() -> Option<Result<Avx512, Avx2>> {
 /// Runs `work` with the widest vectors of this processor.
 pub(in super::super) fn run<W: VectorWork>(work: W) -> W::Output {
     match widest() {
-        // SAFETY: there is a value of `Avx512` only where the processor has AVX-512F, all that `wide` adds.
-        Some(Ok(s)) => unsafe { wide(work, s) },
-        // SAFETY: there is a value of `Avx2` only where the processor has AVX2 and FMA, all that `narrow` adds.
-        Some(Err(s)) => unsafe { narrow(work, s) },
-        None => work.run(Plain),
+        // SAFETY: there is a value of `Avx512` only where the processor has AVX-512F, all that `run_with_avx512` adds.
+        Some(Ok(s)) => unsafe { run_with_avx512(work, s) },
+        // SAFETY: there is a value of `Avx2` only where the processor has AVX2 and FMA, all that `run_with_avx2` adds.
+        Some(Err(s)) => unsafe { run_with_avx2(work, s) },
+        None => work.run(PlainVectors),
     }
 }
 
@@ -305,17 +305,17 @@ pub(in super::super) fn lanes() -> (usize, usize) {
     match widest() {
         Some(Ok(_)) => (Avx512::LANES, Avx512::WIDE),
         Some(Err(_)) => (Avx2::LANES, Avx2::WIDE),
-        None => (Plain::LANES, Plain::WIDE),
+        None => (PlainVectors::LANES, PlainVectors::WIDE),
     }
 }
 
 #[target_feature(enable = "avx512f")]
-fn wide<W: VectorWork>(work: W, s: Avx512) -> W::Output {
+fn run_with_avx512<W: VectorWork>(work: W, s: Avx512) -> W::Output {
     work.run(s)
 }
 
 #[target_feature(enable = "avx2,fma")]
-fn narrow<W: VectorWork>(work: W, s: Avx2) -> W::Output {
+fn run_with_avx2<W: VectorWork>(work: W, s: Avx2) -> W::Output {
     work.run(s)
 }
 

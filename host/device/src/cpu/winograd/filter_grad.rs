@@ -5,41 +5,41 @@ use std::ops::Range;
 use saggar_compile::program::ValueId;
 use saggar_tensor::op::{Conv2d, ReduceKind};
 
-use super::grid::Grid;
-use super::tile::{TRANSFORM, Tile, choose, with_tile};
-use super::transform::{Places, Points, taps};
-use crate::cpu::gemm::{Matrix, multiply};
-use crate::cpu::lanes::{accumulate, elements, elements_mut};
-use crate::cpu::plan::{Planner, Refusal};
-use crate::cpu::region::Piece;
-use crate::cpu::registers::{buffer, with_buffer, with_scratch};
-use crate::cpu::threads::Threads;
-use crate::cpu::vector::{self, VectorWork, Vectors};
+use super::tile::{TRANSFORM_COST, WinogradTile, choose_tile_size, with_tile};
+use super::tile_grid::TileGrid;
+use super::transform::{TileView, WinogradPoints, filter_grad_transform};
+use crate::cpu::alias_check::RegionSlice;
+use crate::cpu::elementwise_loops::{accumulate, elements, elements_mut};
+use crate::cpu::gemm::{GemmMatrix, multiply};
+use crate::cpu::kernel_plan::{KernelPlanner, KernelRefusal};
+use crate::cpu::thread_scratch::{buffer, with_buffer, with_scratch};
+use crate::cpu::threads::CpuThreads;
+use crate::cpu::vector::{self, VectorIsa, VectorWork};
 
 /// Partial sums of a filter's gradient: enough to share among threads, few enough to add up quickly.
 const PARTIALS_MAX: usize = 8;
 
 /// Adjoint in the filter, of `float32` images.
 #[derive(Debug)]
-pub(in super::super) struct FilterGrad {
-    grid: Grid,
+pub(in super::super) struct WinogradFilterGrad {
+    grid: TileGrid,
     input: usize,
     gradient: usize,
     output: usize,
 }
 
-impl FilterGrad {
+impl WinogradFilterGrad {
     /// Prepares a `Body::Conv2dFilterGrad` with channels last of `[input, gradient, output]`, if it is worth it.
     pub(in super::super) fn new(
-        planner: &Planner<'_>,
+        planner: &KernelPlanner<'_>,
         conv: &Conv2d,
         [input, gradient, output]: [ValueId; 3],
-    ) -> Result<Option<FilterGrad>, Refusal> {
+    ) -> Result<Option<WinogradFilterGrad>, KernelRefusal> {
         let places = planner.dims(gradient);
-        let size = choose(conv, planner.dims(output), [places[0], places[1], places[2]], false);
+        let size = choose_tile_size(conv, planner.dims(output), [places[0], places[1], places[2]], false);
         let Some(size) = size else { return Ok(None) };
-        Ok(Some(FilterGrad {
-            grid: Grid::new(size, conv, planner.dims(input), places),
+        Ok(Some(WinogradFilterGrad {
+            grid: TileGrid::new(size, conv, planner.dims(input), places),
             input: planner.operand(input)?,
             gradient: planner.operand(gradient)?,
             output: planner.region(output),
@@ -47,71 +47,72 @@ impl FilterGrad {
     }
 
     /// Elements of the sums at all points.
-    fn sums(&self) -> usize {
+    fn sum_elements(&self) -> usize {
         self.grid.tile.points() * self.grid.channels[0] * self.grid.channels[1]
     }
 
     /// Rows of tiles of one partial sum, of which there are several where each thread has its own tiles.
     fn partial_rows(&self) -> usize {
-        let rows = self.grid.rows();
-        if self.grid.near { rows.div_ceil(PARTIALS_MAX) } else { rows }
+        let rows = self.grid.tile_rows();
+        if self.grid.per_thread_bands { rows.div_ceil(PARTIALS_MAX) } else { rows }
     }
 
     /// Tiles between their transforms, and the sums over all of them.
     pub(in super::super) fn workspace_bytes(&self) -> usize {
-        let partials = self.grid.rows().div_ceil(self.partial_rows());
-        4 * (self.grid.shared_elements() + partials * self.sums())
+        let partials = self.grid.tile_rows().div_ceil(self.partial_rows());
+        4 * (self.grid.shared_elements() + partials * self.sum_elements())
     }
 
     /// Runs it.
-    pub(in super::super) fn run(&self, threads: &Threads, mut pieces: Vec<Piece<'_>>, workspace: &mut [u64]) {
+    pub(in super::super) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>, workspace: &mut [u64]) {
         let output = elements_mut::<f32>(pieces[self.output].take());
         let images = elements::<f32>(pieces[self.input].read());
         let gradient = elements::<f32>(pieces[self.gradient].read());
         let workspace = elements_mut::<f32>(bytemuck::cast_slice_mut(workspace));
         let (between, partials) = workspace.split_at_mut(self.grid.shared_elements());
-        let run = |threads: &Threads, between: &mut [f32], rows: Range<usize>, sums: &mut [f32]| {
+        let run = |threads: &CpuThreads, between: &mut [f32], rows: Range<usize>, sums: &mut [f32]| {
             for band in self.grid.bands(rows.clone()) {
-                let [entered, values] = self.grid.split(between, band.len());
-                self.grid.enter(threads, images, band.start, entered);
-                self.grid.values(threads, gradient, band.start, values);
+                let [entered, values] = self.grid.split_band(between, band.len());
+                self.grid.transform_input(threads, images, band.start, entered);
+                self.grid.transform_output_grad(threads, gradient, band.start, values);
                 self.accumulate(threads, [entered, values], sums, band.start > rows.start);
             }
         };
-        let rows = self.grid.rows();
+        let rows = self.grid.tile_rows();
         let (step, elements) = (self.partial_rows(), self.grid.band_elements());
-        if self.grid.near {
+        if self.grid.per_thread_bands {
             let count = rows.div_ceil(step);
-            let tasks = partials[..count * self.sums()].chunks_exact_mut(self.sums()).enumerate().collect();
-            threads.each(self.grid.operations(), tasks, |(at, sums)| {
+            let tasks =
+                partials[..count * self.sum_elements()].chunks_exact_mut(self.sum_elements()).enumerate().collect();
+            threads.for_each(self.grid.operations(), tasks, |(at, sums)| {
                 let rows = at * step..((at + 1) * step).min(rows);
-                with_buffer(|words| run(&Threads::alone(), buffer(words, elements), rows, sums));
+                with_buffer(|words| run(&CpuThreads::single_threaded(), buffer(words, elements), rows, sums));
             });
         } else {
-            run(threads, between, 0..rows, &mut partials[..self.sums()]);
+            run(threads, between, 0..rows, &mut partials[..self.sum_elements()]);
         }
-        let (sums, others) = partials.split_at_mut(self.sums());
+        let (sums, others) = partials.split_at_mut(self.sum_elements());
         for other in others[..(rows.div_ceil(step) - 1) * sums.len()].chunks_exact(sums.len()) {
             accumulate(ReduceKind::Sum, sums, other);
         }
         let [inputs, outputs] = self.grid.channels;
         let taps = self.grid.tile.taps();
         let tasks: Vec<_> = output.chunks_mut(LANES * inputs * taps * taps).enumerate().collect();
-        threads.each(TRANSFORM * sums.len(), tasks, |(at, out)| {
+        threads.for_each(TRANSFORM_COST * sums.len(), tasks, |(at, out)| {
             let (sums, first) = (&*sums, at * LANES);
             let channels = [inputs, outputs];
-            with_tile!(self.grid.tile, T => vector::run(Leave::<T> { channels, sums, first, out, tile: T {} }));
+            with_tile!(self.grid.tile, T => vector::run(FilterGradTransform::<T> { channels, sums, first, out, tile: T {} }));
         });
     }
 
     /// Adds the products of a band at every point, or begins with them.
-    fn accumulate(&self, threads: &Threads, [entered, values]: [&[f32]; 2], sums: &mut [f32], add: bool) {
+    fn accumulate(&self, threads: &CpuThreads, [entered, values]: [&[f32]; 2], sums: &mut [f32], add: bool) {
         let ([inputs, outputs], points) = (self.grid.channels, self.grid.tile.points());
         let tiles = values.len() / (points * outputs);
         let tasks: Vec<_> = sums.chunks_exact_mut(inputs * outputs).enumerate().collect();
-        threads.each(points * tiles * inputs * outputs, tasks, |(point, sums)| {
-            let a = Matrix { data: &entered[point * inputs..], row: 1, column: points * inputs };
-            let b = Matrix { data: &values[point * outputs..], row: points * outputs, column: 1 };
+        threads.for_each(points * tiles * inputs * outputs, tasks, |(point, sums)| {
+            let a = GemmMatrix { data: &entered[point * inputs..], row: 1, column: points * inputs };
+            let b = GemmMatrix { data: &values[point * outputs..], row: points * outputs, column: 1 };
             with_scratch(|scratch| multiply(sums, [inputs, outputs, tiles], a, b, add, &mut scratch.product));
         });
     }
@@ -121,7 +122,7 @@ impl FilterGrad {
 const LANES: usize = 16;
 
 /// The way back of the taps of some channels of results, `[o, c, k, k]`.
-struct Leave<'a, T> {
+struct FilterGradTransform<'a, T> {
     /// Of images and of results.
     channels: [usize; 2],
     /// `[points, c, o]`.
@@ -133,21 +134,21 @@ struct Leave<'a, T> {
     tile: T,
 }
 
-impl<T: Tile> VectorWork for Leave<'_, T> {
+impl<T: WinogradTile> VectorWork for FilterGradTransform<'_, T> {
     type Output = ();
 
     #[inline(always)]
-    fn run<S: Vectors>(self, s: S) {
-        let Leave { channels: [inputs, outputs], sums: from, first, out, .. } = self;
-        let side = <T::Points as Points>::SIDE;
+    fn run<S: VectorIsa>(self, s: S) {
+        let FilterGradTransform { channels: [inputs, outputs], sums: from, first, out, .. } = self;
+        let side = <T::Points as WinogradPoints>::SIDE;
         let count = T::TAPS * T::TAPS;
         let end = first + out.len() / (inputs * count);
         // Places are points here, and all pairs of channels lie between two of them.
         let step = inputs * outputs;
         for channel in 0..inputs {
-            let from = Places { data: &from[channel * outputs..], pitch: side * step, step, channels: outputs };
+            let from = TileView { data: &from[channel * outputs..], pitch: side * step, step, channels: outputs };
             for output in (first..end).step_by(S::LANES) {
-                let square = taps::<S, T::Points>(s, from, T::TAPS, output);
+                let square = filter_grad_transform::<S, T::Points>(s, from, T::TAPS, output);
                 let lanes = S::LANES.min(end - output);
                 for y in 0..T::TAPS {
                     for x in 0..T::TAPS {

@@ -5,48 +5,52 @@ use std::ops::Range;
 use saggar_compile::program::ValueId;
 use saggar_tensor::op::Conv2d;
 
-use super::PointsForm;
-use super::grid::Grid;
-use super::tile::choose;
-use crate::cpu::gemm::pack::Layout;
-use crate::cpu::kept::{Form, Kept};
-use crate::cpu::lanes::{elements, elements_mut};
-use crate::cpu::plan::{Planner, Refusal};
-use crate::cpu::region::Piece;
-use crate::cpu::registers::{buffer, with_buffer};
-use crate::cpu::threads::Threads;
+use super::WinogradFilterLayout;
+use super::tile::choose_tile_size;
+use super::tile_grid::TileGrid;
+use crate::cpu::alias_check::RegionSlice;
+use crate::cpu::elementwise_loops::{elements, elements_mut};
+use crate::cpu::gemm::pack::PanelLayout;
+use crate::cpu::kernel_plan::{KernelPlanner, KernelRefusal};
+use crate::cpu::prepacked::{PackedLayout, PrepackRequest};
+use crate::cpu::thread_scratch::{buffer, with_buffer};
+use crate::cpu::threads::CpuThreads;
 
 /// Adjoint in the input, of `float32` images.
 #[derive(Debug)]
-pub(in super::super) struct InputGrad {
-    grid: Grid,
-    form: PointsForm,
-    kept: Option<Kept>,
+pub(in super::super) struct WinogradInputGrad {
+    grid: TileGrid,
+    form: WinogradFilterLayout,
+    prepacked: Option<PrepackRequest>,
     gradient: usize,
     filter: usize,
     output: usize,
 }
 
-impl InputGrad {
+impl WinogradInputGrad {
     /// Prepares a `Body::Conv2dInputGrad` with channels last of `[gradient, filter, output]`, if it is worth it.
     pub(in super::super) fn new(
-        planner: &Planner<'_>,
+        planner: &KernelPlanner<'_>,
         conv: &Conv2d,
         [gradient, filter, output]: [ValueId; 3],
-    ) -> Result<Option<InputGrad>, Refusal> {
+    ) -> Result<Option<WinogradInputGrad>, KernelRefusal> {
         let (from, to) = (planner.dims(gradient), planner.dims(output));
-        let block = planner.kept(filter);
-        let size = choose(conv, planner.dims(filter), [from[0], from[1], from[2]], block.is_some());
+        let block = planner.constant_block(filter);
+        let size = choose_tile_size(conv, planner.dims(filter), [from[0], from[1], from[2]], block.is_some());
         let Some(size) = size else { return Ok(None) };
-        let mut grid = Grid::new(size, conv, to, from);
+        let mut grid = TileGrid::new(size, conv, to, from);
         // Tiles of an image overlap, so a thread takes whole images; few of them are not enough for all threads.
-        grid.share_few(grid.images.div_ceil(grid.band_images()));
-        let layout = Layout::new(grid.channels[1], grid.channels[0]);
-        let form = PointsForm { layout, size, adjoint: true };
-        Ok(Some(InputGrad {
+        grid.share_band_if_few_tasks(grid.images.div_ceil(grid.band_images()));
+        let layout = PanelLayout::new(grid.channels[1], grid.channels[0]);
+        let form = WinogradFilterLayout { layout, size, adjoint: true };
+        Ok(Some(WinogradInputGrad {
             grid,
             form,
-            kept: block.map(|block| Kept { block, form: Form::Points(form), dtype: planner.dtype(filter) }),
+            prepacked: block.map(|block| PrepackRequest {
+                block,
+                form: PackedLayout::Points(form),
+                dtype: planner.dtype(filter),
+            }),
             gradient: planner.operand(gradient)?,
             filter: planner.operand(filter)?,
             output: planner.region(output),
@@ -54,21 +58,21 @@ impl InputGrad {
     }
 
     /// The filter at the points, where it stays as it is.
-    pub(in super::super) fn kept(&self) -> Option<&Kept> {
-        self.kept.as_ref()
+    pub(in super::super) fn prepack_request(&self) -> Option<&PrepackRequest> {
+        self.prepacked.as_ref()
     }
 
     /// Tiles between their transforms, and a filter.
     pub(in super::super) fn workspace_bytes(&self) -> usize {
-        let filter = if self.kept.is_none() { self.form.len() } else { 0 };
+        let filter = if self.prepacked.is_none() { self.form.len() } else { 0 };
         4 * (self.grid.shared_elements() + filter)
     }
 
     /// Runs it; `kept` is what it asked for.
     pub(in super::super) fn run(
         &self,
-        threads: &Threads,
-        mut pieces: Vec<Piece<'_>>,
+        threads: &CpuThreads,
+        mut pieces: Vec<RegionSlice<'_>>,
         workspace: &mut [u64],
         kept: Option<&[f32]>,
     ) {
@@ -76,28 +80,28 @@ impl InputGrad {
         let gradient = elements::<f32>(pieces[self.gradient].read());
         let workspace = elements_mut::<f32>(bytemuck::cast_slice_mut(workspace));
         let (between, rest) = workspace.split_at_mut(self.grid.shared_elements());
-        let filter = self.form.made(threads, elements(pieces[self.filter].read()), rest, kept);
+        let filter = self.form.get_or_transform(threads, elements(pieces[self.filter].read()), rest, kept);
         // Of images from the band's on.
-        let run = |threads: &Threads, between: &mut [f32], band: Range<usize>, images: (usize, &mut [f32])| {
-            let [parts, values] = self.grid.split(between, band.len());
-            self.grid.values(threads, gradient, band.start, values);
+        let run = |threads: &CpuThreads, between: &mut [f32], band: Range<usize>, images: (usize, &mut [f32])| {
+            let [parts, values] = self.grid.split_band(between, band.len());
+            self.grid.transform_output_grad(threads, gradient, band.start, values);
             self.grid.multiply(threads, values, &self.form, filter, parts);
-            self.grid.spread(threads, parts, band.start, images);
+            self.grid.add_input_grad(threads, parts, band.start, images);
         };
-        if !self.grid.near {
-            let bands = self.grid.bands(0..self.grid.rows());
+        if !self.grid.per_thread_bands {
+            let bands = self.grid.bands(0..self.grid.tile_rows());
             return bands.for_each(|band| run(threads, between, band, (0, &mut *output)));
         }
         let (rows, elements) = (self.grid.tiles()[0], self.grid.band_elements());
         let together = self.grid.band_images();
         let images = output.chunks_mut(together * self.grid.image_elements()).enumerate();
-        threads.each(self.grid.operations(), images.collect(), |(task, images)| {
+        threads.for_each(self.grid.operations(), images.collect(), |(task, images)| {
             let first = task * together;
             let end = (first + together).min(self.grid.images);
             with_buffer(|words| {
                 let between = buffer(words, elements);
                 for band in self.grid.bands(first * rows..end * rows) {
-                    run(&Threads::alone(), between, band, (first, &mut *images));
+                    run(&CpuThreads::single_threaded(), between, band, (first, &mut *images));
                 }
             });
         });

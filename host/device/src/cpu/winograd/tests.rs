@@ -1,27 +1,30 @@
 //! The transforms, by themselves: what they compute for one tile is what a convolution and its adjoints mean.
 
-use super::filter::PointsForm;
-use super::tile::{FourByThree, Size, Tile, TwoByFive, TwoByThree};
-use super::transform::{Places, Points, Square, enter, spread, sums, taps, values};
-use crate::cpu::gemm::pack::Layout;
-use crate::cpu::vector::Plain;
+use super::filter_transform::WinogradFilterLayout;
+use super::tile::{FourByThree, TwoByFive, TwoByThree, WinogradTile, WinogradTileSize};
+use super::transform::{
+    TileSquare, TileView, WinogradPoints, filter_grad_transform, input_grad_transform, input_transform,
+    output_grad_transform, output_transform,
+};
+use crate::cpu::gemm::pack::PanelLayout;
+use crate::cpu::vector::PlainVectors;
 
 /// `side` by `side` numbers.
-fn numbers(side: usize, seed: usize) -> Vec<f32> {
+fn test_square(side: usize, seed: usize) -> Vec<f32> {
     (0..side * side).map(|at| (((at + seed) * 7919) % 2003) as f32 / 1001.5 - 1.0).collect()
 }
 
 /// One channel of `side` by `side` places.
-fn places(data: &[f32], side: usize) -> Places<'_> {
-    Places { data, pitch: side, step: 1, channels: 1 }
+fn tile_view(data: &[f32], side: usize) -> TileView<'_> {
+    TileView { data, pitch: side, step: 1, channels: 1 }
 }
 
 /// The filter of one pair of channels at the points.
-fn points(size: Size, taps: &[f32]) -> Vec<f32> {
-    let layout = Layout::new(1, 1);
-    let form = PointsForm { layout, size, adjoint: false };
+fn filter_at_points(size: WinogradTileSize, taps: &[f32]) -> Vec<f32> {
+    let layout = PanelLayout::new(1, 1);
+    let form = WinogradFilterLayout { layout, size, adjoint: false };
     let mut made = vec![f32::NAN; form.len()];
-    form.write(taps, &mut made);
+    form.transform(taps, &mut made);
     let first = |panel: &[f32]| {
         assert!(panel[1..].iter().all(|&other| other == 0.0), "columns that there are not");
         panel[0]
@@ -29,15 +32,15 @@ fn points(size: Size, taps: &[f32]) -> Vec<f32> {
     made.chunks_exact(layout.len()).map(first).collect()
 }
 
-fn product(a: &[f32], b: &[f32]) -> Vec<f32> {
+fn elementwise_product(a: &[f32], b: &[f32]) -> Vec<f32> {
     a.iter().zip(b).map(|(a, b)| a * b).collect()
 }
 
-fn agree<T: Tile>(size: Size, most: f64) {
-    let (side, step, count) = (<T::Points as Points>::SIDE, T::STEP, T::TAPS);
-    let (tile, filter, gradient) = (numbers(side, 0), numbers(count, 77), numbers(step, 191));
-    let at_points = points(size, &filter);
-    let close = |what: &str, found: Square<[f32; 8]>, count: usize, exact: &dyn Fn(usize, usize) -> f64| {
+fn check_tile_size<T: WinogradTile>(size: WinogradTileSize, most: f64) {
+    let (side, step, count) = (<T::Points as WinogradPoints>::SIDE, T::STEP, T::TAPS);
+    let (tile, filter, gradient) = (test_square(side, 0), test_square(count, 77), test_square(step, 191));
+    let at_points = filter_at_points(size, &filter);
+    let close = |what: &str, found: TileSquare<[f32; 8]>, count: usize, exact: &dyn Fn(usize, usize) -> f64| {
         for y in 0..count {
             for x in 0..count {
                 let (found, exact) = (f64::from(found[y][x][0]), exact(y, x));
@@ -46,15 +49,24 @@ fn agree<T: Tile>(size: Size, most: f64) {
         }
     };
     let mut entered = vec![f32::NAN; side * side];
-    enter::<_, T::Points>(Plain, places(&tile, side), 0, &mut entered);
-    let results = sums::<_, T::Points>(Plain, places(&product(&entered, &at_points), side), step, 0);
+    input_transform::<_, T::Points>(PlainVectors, tile_view(&tile, side), 0, &mut entered);
+    let results = output_transform::<_, T::Points>(
+        PlainVectors,
+        tile_view(&elementwise_product(&entered, &at_points), side),
+        step,
+        0,
+    );
     close("convolution", results, step, &|y, x| {
         let term = |tap: usize| f64::from(filter[tap]) * f64::from(tile[(y + tap / count) * side + x + tap % count]);
         (0..count * count).map(term).sum()
     });
     let mut given = vec![f32::NAN; side * side];
-    values::<_, T::Points>(Plain, places(&gradient, step), step, 0, &mut given);
-    let parts = spread::<_, T::Points>(Plain, places(&product(&given, &at_points), side), 0);
+    output_grad_transform::<_, T::Points>(PlainVectors, tile_view(&gradient, step), step, 0, &mut given);
+    let parts = input_grad_transform::<_, T::Points>(
+        PlainVectors,
+        tile_view(&elementwise_product(&given, &at_points), side),
+        0,
+    );
     close("adjoint in the input", parts, side, &|y, x| {
         let term = |at: usize| {
             let [v, u] = [at / step, at % step];
@@ -63,7 +75,12 @@ fn agree<T: Tile>(size: Size, most: f64) {
         };
         (0..step * step).map(term).sum()
     });
-    let made = taps::<_, T::Points>(Plain, places(&product(&entered, &given), side), count, 0);
+    let made = filter_grad_transform::<_, T::Points>(
+        PlainVectors,
+        tile_view(&elementwise_product(&entered, &given), side),
+        count,
+        0,
+    );
     close("adjoint in the filter", made, count, &|y, x| {
         let term = |at: usize| f64::from(gradient[at]) * f64::from(tile[(y + at / step) * side + x + at % step]);
         (0..step * step).map(term).sum()
@@ -71,8 +88,8 @@ fn agree<T: Tile>(size: Size, most: f64) {
 }
 
 #[test]
-fn a_tile_is_a_convolution_and_its_adjoints() {
-    agree::<FourByThree>(Size::FourByThree, 4e-6);
-    agree::<TwoByThree>(Size::TwoByThree, 1e-6);
-    agree::<TwoByFive>(Size::TwoByFive, 8e-6);
+fn winograd_tiles_match_convolution_and_its_adjoints() {
+    check_tile_size::<FourByThree>(WinogradTileSize::FourByThree, 4e-6);
+    check_tile_size::<TwoByThree>(WinogradTileSize::TwoByThree, 1e-6);
+    check_tile_size::<TwoByFive>(WinogradTileSize::TwoByFive, 8e-6);
 }

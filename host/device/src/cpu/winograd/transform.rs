@@ -9,19 +9,19 @@
 //! interpolation, a convolution of a tile `x` by taps `w` is `Vᵀ (f V w ∘ Bᵀ x)`. Its adjoints are made of the same: in
 //! the tile `B (f V w ∘ V dy)`, and in the taps `Vᵀ f (Bᵀ x ∘ V dy)`.
 
-use crate::cpu::vector::Vectors;
+use crate::cpu::vector::VectorIsa;
 
 /// Values of the larger tile along one side.
 pub(super) const SIDE_MAX: usize = 6;
 
 /// Vectors of one line of a tile, of which a smaller tile uses the first ones.
-type Line<V> = [V; SIDE_MAX];
+type TileLine<V> = [V; SIDE_MAX];
 
 /// A tile of vectors.
-pub(super) type Square<V> = [Line<V>; SIDE_MAX];
+pub(super) type TileSquare<V> = [TileLine<V>; SIDE_MAX];
 
 /// The points of one size of tile.
-pub(super) trait Points {
+pub(super) trait WinogradPoints {
     /// How many there are, and elements along a side.
     const SIDE: usize;
     /// One over the product of each point's distances from the others.
@@ -30,29 +30,29 @@ pub(super) trait Points {
     const POWERS: [[f64; TAPS_MAX]; SIDE_MAX];
 
     /// `Bᵀ`, of a line of elements.
-    fn enter<S: Vectors>(s: S, line: Line<S::V>) -> Line<S::V>;
+    fn input_line<S: VectorIsa>(s: S, line: TileLine<S::V>) -> TileLine<S::V>;
     /// `B`, of a line of sums: its part in each element.
-    fn spread<S: Vectors>(s: S, line: Line<S::V>) -> Line<S::V>;
+    fn input_grad_line<S: VectorIsa>(s: S, line: TileLine<S::V>) -> TileLine<S::V>;
     /// `V`, of the first `count` of a line.
-    fn values<S: Vectors>(s: S, line: Line<S::V>, count: usize) -> Line<S::V>;
+    fn output_grad_line<S: VectorIsa>(s: S, line: TileLine<S::V>, count: usize) -> TileLine<S::V>;
     /// `Vᵀ`, of a line of sums: `count` results.
-    fn sums<S: Vectors>(s: S, line: Line<S::V>, count: usize) -> Line<S::V>;
+    fn output_line<S: VectorIsa>(s: S, line: TileLine<S::V>, count: usize) -> TileLine<S::V>;
 }
 
 /// Taps along a side, at most.
 pub(super) const TAPS_MAX: usize = 5;
 
 /// 0, ±√½, ±√2 and infinity.
-pub(super) struct Six;
+pub(super) struct SixPoints;
 
 /// 0, ±1 and infinity.
-pub(super) struct Four;
+pub(super) struct FourPoints;
 
 /// The inner points: ±√½, whose square is ½, and ±√2, whose square is 2.
 const NEAR: f64 = std::f64::consts::FRAC_1_SQRT_2;
 const FAR: f64 = std::f64::consts::SQRT_2;
 
-impl Points for Six {
+impl WinogradPoints for SixPoints {
     const SIDE: usize = 6;
     const FACTORS: [f64; SIDE_MAX] = [1.0, -2.0 / 3.0, -2.0 / 3.0, 1.0 / 6.0, 1.0 / 6.0, 1.0];
     const POWERS: [[f64; TAPS_MAX]; SIDE_MAX] = [
@@ -65,72 +65,74 @@ impl Points for Six {
     ];
 
     #[inline(always)]
-    fn enter<S: Vectors>(s: S, [a, b, c, d, e, f]: Line<S::V>) -> Line<S::V> {
+    fn input_line<S: VectorIsa>(s: S, [a, b, c, d, e, f]: TileLine<S::V>) -> TileLine<S::V> {
         // Even and odd parts, which opposite points share.
-        let (even_near, odd_near) = (times(s, -2.0, c, e), times(s, -2.0, b, d));
-        let (even_far, odd_far) = (times(s, -0.5, c, e), times(s, -0.5, b, d));
+        let (even_near, odd_near) = (scaled_add(s, -2.0, c, e), scaled_add(s, -2.0, b, d));
+        let (even_far, odd_far) = (scaled_add(s, -0.5, c, e), scaled_add(s, -0.5, b, d));
         [
-            times(s, -2.5, c, s.add(a, e)),
-            times(s, NEAR, odd_near, even_near),
-            times(s, -NEAR, odd_near, even_near),
-            times(s, FAR, odd_far, even_far),
-            times(s, -FAR, odd_far, even_far),
-            times(s, -2.5, d, s.add(b, f)),
+            scaled_add(s, -2.5, c, s.add(a, e)),
+            scaled_add(s, NEAR, odd_near, even_near),
+            scaled_add(s, -NEAR, odd_near, even_near),
+            scaled_add(s, FAR, odd_far, even_far),
+            scaled_add(s, -FAR, odd_far, even_far),
+            scaled_add(s, -2.5, d, s.add(b, f)),
         ]
     }
 
     #[inline(always)]
-    fn spread<S: Vectors>(s: S, [a, b, c, d, e, f]: Line<S::V>) -> Line<S::V> {
+    fn input_grad_line<S: VectorIsa>(s: S, [a, b, c, d, e, f]: TileLine<S::V>) -> TileLine<S::V> {
         let zero = s.splat(0.0);
         let (near, far) = (s.add(b, c), s.add(d, e));
-        let near_odd = times(s, NEAR, less(s, b, c), zero);
-        let far_odd = times(s, FAR, less(s, d, e), zero);
+        let near_odd = scaled_add(s, NEAR, subtract(s, b, c), zero);
+        let far_odd = scaled_add(s, FAR, subtract(s, d, e), zero);
         [
             a,
-            times(s, -2.0, near_odd, times(s, -0.5, far_odd, f)),
-            times(s, -2.5, a, times(s, -2.0, near, times(s, -0.5, far, zero))),
-            times(s, -2.5, f, s.add(near_odd, far_odd)),
+            scaled_add(s, -2.0, near_odd, scaled_add(s, -0.5, far_odd, f)),
+            scaled_add(s, -2.5, a, scaled_add(s, -2.0, near, scaled_add(s, -0.5, far, zero))),
+            scaled_add(s, -2.5, f, s.add(near_odd, far_odd)),
             s.add(a, s.add(near, far)),
             f,
         ]
     }
 
     #[inline(always)]
-    fn values<S: Vectors>(s: S, line: Line<S::V>, count: usize) -> Line<S::V> {
+    fn output_grad_line<S: VectorIsa>(s: S, line: TileLine<S::V>, count: usize) -> TileLine<S::V> {
         let [a, b, c, d, ..] = line;
         let (even_near, odd_near, even_far, odd_far) = match count {
             2 => (a, b, a, b),
-            _ => (times(s, 0.5, c, a), times(s, 0.5, d, b), times(s, 2.0, c, a), times(s, 2.0, d, b)),
+            _ => {
+                (scaled_add(s, 0.5, c, a), scaled_add(s, 0.5, d, b), scaled_add(s, 2.0, c, a), scaled_add(s, 2.0, d, b))
+            }
         };
         [
             a,
-            times(s, NEAR, odd_near, even_near),
-            times(s, -NEAR, odd_near, even_near),
-            times(s, FAR, odd_far, even_far),
-            times(s, -FAR, odd_far, even_far),
+            scaled_add(s, NEAR, odd_near, even_near),
+            scaled_add(s, -NEAR, odd_near, even_near),
+            scaled_add(s, FAR, odd_far, even_far),
+            scaled_add(s, -FAR, odd_far, even_far),
             line[count - 1],
         ]
     }
 
     #[inline(always)]
-    fn sums<S: Vectors>(s: S, [a, b, c, d, e, f]: Line<S::V>, count: usize) -> Line<S::V> {
+    fn output_line<S: VectorIsa>(s: S, [a, b, c, d, e, f]: TileLine<S::V>, count: usize) -> TileLine<S::V> {
         let zero = s.splat(0.0);
-        let (near, near_odd) = (s.add(b, c), less(s, b, c));
-        let (far, far_odd) = (s.add(d, e), less(s, d, e));
+        let (near, near_odd) = (s.add(b, c), subtract(s, b, c));
+        let (far, far_odd) = (s.add(d, e), subtract(s, d, e));
         let mut infinity = [zero; SIDE_MAX];
         infinity[count - 1] = f;
         [
             s.add(a, s.add(near, far)),
-            times(s, NEAR, near_odd, times(s, FAR, far_odd, infinity[1])),
-            times(s, 0.5, near, times(s, 2.0, far, infinity[2])),
-            times(s, NEAR / 2.0, near_odd, times(s, 2.0 * FAR, far_odd, infinity[3])),
-            times(s, 0.25, near, times(s, 4.0, far, infinity[4])),
+            scaled_add(s, NEAR, near_odd, scaled_add(s, FAR, far_odd, infinity[1])),
+            scaled_add(s, 0.5, near, scaled_add(s, 2.0, far, infinity[2])),
+            scaled_add(s, NEAR / 2.0, near_odd, scaled_add(s, 2.0 * FAR, far_odd, infinity[3])),
+            scaled_add(s, 0.25, near, scaled_add(s, 4.0, far, infinity[4])),
             zero,
         ]
     }
 }
 
-impl Points for Four {
+impl WinogradPoints for FourPoints {
     const SIDE: usize = 4;
     const FACTORS: [f64; SIDE_MAX] = [1.0, 0.5, 0.5, 1.0, 0.0, 0.0];
     const POWERS: [[f64; TAPS_MAX]; SIDE_MAX] = [
@@ -143,30 +145,30 @@ impl Points for Four {
     ];
 
     #[inline(always)]
-    fn enter<S: Vectors>(s: S, [a, b, c, d, _, _]: Line<S::V>) -> Line<S::V> {
+    fn input_line<S: VectorIsa>(s: S, [a, b, c, d, _, _]: TileLine<S::V>) -> TileLine<S::V> {
         let zero = s.splat(0.0);
-        [less(s, a, c), s.add(b, c), less(s, c, b), less(s, d, b), zero, zero]
+        [subtract(s, a, c), s.add(b, c), subtract(s, c, b), subtract(s, d, b), zero, zero]
     }
 
     #[inline(always)]
-    fn spread<S: Vectors>(s: S, [a, b, c, d, _, _]: Line<S::V>) -> Line<S::V> {
+    fn input_grad_line<S: VectorIsa>(s: S, [a, b, c, d, _, _]: TileLine<S::V>) -> TileLine<S::V> {
         let zero = s.splat(0.0);
         let sum = s.add(b, c);
-        [a, less(s, less(s, b, c), d), less(s, sum, a), d, zero, zero]
+        [a, subtract(s, subtract(s, b, c), d), subtract(s, sum, a), d, zero, zero]
     }
 
     #[inline(always)]
-    fn values<S: Vectors>(s: S, line: Line<S::V>, count: usize) -> Line<S::V> {
+    fn output_grad_line<S: VectorIsa>(s: S, line: TileLine<S::V>, count: usize) -> TileLine<S::V> {
         let zero = s.splat(0.0);
         debug_assert_eq!(count, 2, "four points have room for two results beside three taps");
         let [a, b, ..] = line;
-        [a, s.add(a, b), less(s, a, b), b, zero, zero]
+        [a, s.add(a, b), subtract(s, a, b), b, zero, zero]
     }
 
     #[inline(always)]
-    fn sums<S: Vectors>(s: S, [a, b, c, d, _, _]: Line<S::V>, count: usize) -> Line<S::V> {
+    fn output_line<S: VectorIsa>(s: S, [a, b, c, d, _, _]: TileLine<S::V>, count: usize) -> TileLine<S::V> {
         let zero = s.splat(0.0);
-        let (even, odd) = (s.add(b, c), less(s, b, c));
+        let (even, odd) = (s.add(b, c), subtract(s, b, c));
         let second = if count == 2 { s.add(odd, d) } else { odd };
         [s.add(a, even), second, s.add(even, d), zero, zero, zero]
     }
@@ -175,19 +177,19 @@ impl Points for Four {
 // Functions, not closures: only these are sure to be inlined, and so compiled for the processor.
 /// `factor x + sum`.
 #[inline(always)]
-fn times<S: Vectors>(s: S, factor: f64, x: S::V, sum: S::V) -> S::V {
+fn scaled_add<S: VectorIsa>(s: S, factor: f64, x: S::V, sum: S::V) -> S::V {
     s.mul_add(s.splat(factor as f32), x, sum)
 }
 
 /// `a - b`.
 #[inline(always)]
-fn less<S: Vectors>(s: S, a: S::V, b: S::V) -> S::V {
-    times(s, -1.0, b, a)
+fn subtract<S: VectorIsa>(s: S, a: S::V, b: S::V) -> S::V {
+    scaled_add(s, -1.0, b, a)
 }
 
 /// A tile in memory: places side by side, in rows.
 #[derive(Clone, Copy)]
-pub(super) struct Places<'a> {
+pub(super) struct TileView<'a> {
     /// From the first place's first channel on.
     pub(super) data: &'a [f32],
     /// Elements from one row to the next.
@@ -198,10 +200,10 @@ pub(super) struct Places<'a> {
     pub(super) channels: usize,
 }
 
-impl Places<'_> {
+impl TileView<'_> {
     /// The first `count` places of column `x`, the channels from `channel` on.
     #[inline(always)]
-    fn column<S: Vectors>(&self, s: S, x: usize, count: usize, channel: usize) -> Line<S::V> {
+    fn column<S: VectorIsa>(&self, s: S, x: usize, count: usize, channel: usize) -> TileLine<S::V> {
         let mut line = [s.splat(0.0); SIDE_MAX];
         let rest = self.channels - channel;
         for y in 0..count {
@@ -214,78 +216,103 @@ impl Places<'_> {
 
 /// `Bᵀ x B` of a tile's elements, written to all points of `out`: the channels from `channel` on.
 #[inline(always)]
-pub(super) fn enter<S: Vectors, P: Points>(s: S, from: Places<'_>, channel: usize, out: &mut [f32]) {
-    let mut columns = nothing(s);
+pub(super) fn input_transform<S: VectorIsa, P: WinogradPoints>(
+    s: S,
+    from: TileView<'_>,
+    channel: usize,
+    out: &mut [f32],
+) {
+    let mut columns = zero_square(s);
     for x in 0..P::SIDE {
-        columns[x] = P::enter(s, from.column(s, x, P::SIDE, channel));
+        columns[x] = P::input_line(s, from.column(s, x, P::SIDE, channel));
     }
     for y in 0..P::SIDE {
-        store::<S, P>(s, out, y, channel, P::enter(s, row(&columns, y)));
+        store::<S, P>(s, out, y, channel, P::input_line(s, row(&columns, y)));
     }
 }
 
 /// `V dy Vᵀ` of `count` by `count` numbers, written to all points of `out`: the channels from `channel` on.
 #[inline(always)]
-pub(super) fn values<S: Vectors, P: Points>(s: S, from: Places<'_>, count: usize, channel: usize, out: &mut [f32]) {
-    let mut columns = nothing(s);
+pub(super) fn output_grad_transform<S: VectorIsa, P: WinogradPoints>(
+    s: S,
+    from: TileView<'_>,
+    count: usize,
+    channel: usize,
+    out: &mut [f32],
+) {
+    let mut columns = zero_square(s);
     for x in 0..count {
-        columns[x] = P::values(s, from.column(s, x, count, channel), count);
+        columns[x] = P::output_grad_line(s, from.column(s, x, count, channel), count);
     }
     for y in 0..P::SIDE {
-        store::<S, P>(s, out, y, channel, P::values(s, row(&columns, y), count));
+        store::<S, P>(s, out, y, channel, P::output_grad_line(s, row(&columns, y), count));
     }
 }
 
 /// `B m Bᵀ` of a tile's sums: its part in its elements. The channels from `channel` on.
 #[inline(always)]
-pub(super) fn spread<S: Vectors, P: Points>(s: S, from: Places<'_>, channel: usize) -> Square<S::V> {
-    let (mut columns, mut rows) = (nothing(s), nothing(s));
+pub(super) fn input_grad_transform<S: VectorIsa, P: WinogradPoints>(
+    s: S,
+    from: TileView<'_>,
+    channel: usize,
+) -> TileSquare<S::V> {
+    let (mut columns, mut rows) = (zero_square(s), zero_square(s));
     for x in 0..P::SIDE {
-        columns[x] = P::spread(s, from.column(s, x, P::SIDE, channel));
+        columns[x] = P::input_grad_line(s, from.column(s, x, P::SIDE, channel));
     }
     for y in 0..P::SIDE {
-        rows[y] = P::spread(s, row(&columns, y));
+        rows[y] = P::input_grad_line(s, row(&columns, y));
     }
     rows
 }
 
 /// `Vᵀ m V` of a tile's sums: `count` by `count` results. The channels from `channel` on.
 #[inline(always)]
-pub(super) fn sums<S: Vectors, P: Points>(s: S, from: Places<'_>, count: usize, channel: usize) -> Square<S::V> {
-    let (mut columns, mut rows) = (nothing(s), nothing(s));
+pub(super) fn output_transform<S: VectorIsa, P: WinogradPoints>(
+    s: S,
+    from: TileView<'_>,
+    count: usize,
+    channel: usize,
+) -> TileSquare<S::V> {
+    let (mut columns, mut rows) = (zero_square(s), zero_square(s));
     for x in 0..P::SIDE {
-        columns[x] = P::sums(s, from.column(s, x, P::SIDE, channel), count);
+        columns[x] = P::output_line(s, from.column(s, x, P::SIDE, channel), count);
     }
     for y in 0..count {
-        rows[y] = P::sums(s, row(&columns, y), count);
+        rows[y] = P::output_line(s, row(&columns, y), count);
     }
     rows
 }
 
 /// `Vᵀ f m f V` of the sums of all tiles: `count` by `count` taps of a filter's gradient.
 #[inline(always)]
-pub(super) fn taps<S: Vectors, P: Points>(s: S, from: Places<'_>, count: usize, channel: usize) -> Square<S::V> {
-    let (mut columns, mut rows) = (nothing(s), nothing(s));
+pub(super) fn filter_grad_transform<S: VectorIsa, P: WinogradPoints>(
+    s: S,
+    from: TileView<'_>,
+    count: usize,
+    channel: usize,
+) -> TileSquare<S::V> {
+    let (mut columns, mut rows) = (zero_square(s), zero_square(s));
     for x in 0..P::SIDE {
-        columns[x] = P::sums(s, scaled::<S, P>(s, from.column(s, x, P::SIDE, channel)), count);
+        columns[x] = P::output_line(s, apply_factors::<S, P>(s, from.column(s, x, P::SIDE, channel)), count);
     }
     for y in 0..count {
-        rows[y] = P::sums(s, scaled::<S, P>(s, row(&columns, y)), count);
+        rows[y] = P::output_line(s, apply_factors::<S, P>(s, row(&columns, y)), count);
     }
     rows
 }
 
 #[inline(always)]
-fn scaled<S: Vectors, P: Points>(s: S, mut line: Line<S::V>) -> Line<S::V> {
+fn apply_factors<S: VectorIsa, P: WinogradPoints>(s: S, mut line: TileLine<S::V>) -> TileLine<S::V> {
     for point in 0..P::SIDE {
-        line[point] = times(s, P::FACTORS[point], line[point], s.splat(0.0));
+        line[point] = scaled_add(s, P::FACTORS[point], line[point], s.splat(0.0));
     }
     line
 }
 
 /// Writes a row of points, the channels from `channel` on.
 #[inline(always)]
-fn store<S: Vectors, P: Points>(s: S, out: &mut [f32], y: usize, channel: usize, line: Line<S::V>) {
+fn store<S: VectorIsa, P: WinogradPoints>(s: S, out: &mut [f32], y: usize, channel: usize, line: TileLine<S::V>) {
     let channels = out.len() / (P::SIDE * P::SIDE);
     let rest = channels - channel;
     for x in 0..P::SIDE {
@@ -299,13 +326,13 @@ fn store<S: Vectors, P: Points>(s: S, out: &mut [f32], y: usize, channel: usize,
 }
 
 #[inline(always)]
-fn nothing<S: Vectors>(s: S) -> Square<S::V> {
+fn zero_square<S: VectorIsa>(s: S) -> TileSquare<S::V> {
     [[s.splat(0.0); SIDE_MAX]; SIDE_MAX]
 }
 
 /// The elements of all columns at `y`.
 #[inline(always)]
-fn row<V: Copy>(columns: &Square<V>, y: usize) -> Line<V> {
+fn row<V: Copy>(columns: &TileSquare<V>, y: usize) -> TileLine<V> {
     let mut line = columns[0];
     for x in 0..SIDE_MAX {
         line[x] = columns[x][y];

@@ -1,15 +1,15 @@
 //! One step of a recurrent network.
 
-use super::{Activation, GruLayout, GruOptions, LstmLayout, LstmOptions, check_dims};
+use super::{GruLayout, GruOptions, LstmLayout, LstmOptions, RecurrentActivation, check_dims};
 use crate::builder::GraphBuilder;
 use crate::error::GraphError;
 use crate::graph::NodeId;
 use crate::nn::activation::{relu, sigmoid};
-use crate::nn::wide::{widen, widened};
-use crate::nn::{check_float, check_rank, like};
-use crate::op::{Contract, Op};
+use crate::nn::f32_compute::{operands_to_f32, to_f32};
+use crate::nn::{check_float, check_rank, fill_like};
+use crate::op::{ContractOp, Op};
 
-type Built = Result<NodeId, GraphError>;
+type RecurrentCellResult = Result<NodeId, GraphError>;
 
 /// One step of a gated recurrent unit: the new state `[batch, hidden]`.
 ///
@@ -24,34 +24,35 @@ pub fn gru_cell(
     [weight, recurrent_weight]: [NodeId; 2],
     state: NodeId,
     options: &GruOptions,
-) -> Built {
+) -> RecurrentCellResult {
     let dtype = g.descriptor_of(x)?.dtype;
-    let cell = Cell::new(g, "gru-cell", 3, x, [weight, recurrent_weight], [options.bias, options.recurrent_bias])?;
-    let [Some(state)] = widened(g, "gru-cell", x, [Some(state)])? else { return Ok(state) };
+    let cell =
+        RecurrentCell::new(g, "gru-cell", 3, x, [weight, recurrent_weight], [options.bias, options.recurrent_bias])?;
+    let [Some(state)] = operands_to_f32(g, "gru-cell", x, [Some(state)])? else { return Ok(state) };
     cell.check_state(g, state)?;
     let [update, reset, new] = match options.layout {
         GruLayout::Zrn => [0, 1, 2],
         GruLayout::Rzn => [1, 0, 2],
     };
-    let (of_input, of_state) = (cell.input(g)?, cell.state(g, state)?);
+    let (of_input, of_state) = (cell.input_products(g)?, cell.state_products(g, state)?);
     let gate = |g: &mut GraphBuilder, gate: usize| {
-        let sum = cell.gate(g, [of_input, of_state], gate)?;
+        let sum = cell.gate_sum(g, [of_input, of_state], gate)?;
         activate(g, options.activations[0], sum)
     };
     let (z, r) = (gate(g, update)?, gate(g, reset)?);
     let sum = if options.reset_after {
-        let from_state = cell.part(g, of_state, 1, new)?;
+        let from_state = cell.biased_gate(g, of_state, 1, new)?;
         let kept = g.mul(r, from_state)?;
-        let from_input = cell.part(g, of_input, 0, new)?;
+        let from_input = cell.biased_gate(g, of_input, 0, new)?;
         g.add(from_input, kept)?
     } else {
         let kept = g.mul(r, state)?;
-        let of_kept = cell.state(g, kept)?;
-        cell.gate(g, [of_input, of_kept], new)?
+        let of_kept = cell.state_products(g, kept)?;
+        cell.gate_sum(g, [of_input, of_kept], new)?
     };
     let candidate = activate(g, options.activations[1], sum)?;
     // (1 - z) * candidate + z * state
-    let one = like(g, z, 1.0)?;
+    let one = fill_like(g, z, 1.0)?;
     let share = g.sub(one, z)?;
     let (added, kept) = (g.mul(share, candidate)?, g.mul(z, state)?);
     let next = g.add(added, kept)?;
@@ -74,8 +75,8 @@ pub fn lstm_cell(
 ) -> Result<[NodeId; 2], GraphError> {
     let op = "lstm-cell";
     let dtype = g.descriptor_of(x)?.dtype;
-    let cell = Cell::new(g, op, 4, x, [weight, recurrent_weight], [options.bias, options.recurrent_bias])?;
-    let wide = widened(g, op, x, [Some(hidden), Some(memory), options.peephole])?;
+    let cell = RecurrentCell::new(g, op, 4, x, [weight, recurrent_weight], [options.bias, options.recurrent_bias])?;
+    let wide = operands_to_f32(g, op, x, [Some(hidden), Some(memory), options.peephole])?;
     let [Some(hidden), Some(memory), peephole] = wide else { return Ok([hidden, memory]) };
     cell.check_state(g, hidden)?;
     cell.check_state(g, memory)?;
@@ -86,10 +87,10 @@ pub fn lstm_cell(
         LstmLayout::Iofg => [0, 1, 2, 3],
         LstmLayout::Ifgo => [0, 3, 1, 2],
     };
-    let (of_input, of_state) = (cell.input(g)?, cell.state(g, hidden)?);
+    let (of_input, of_state) = (cell.input_products(g)?, cell.state_products(g, hidden)?);
     // Peepholes stand in the order input, output, forget, whatever the layout.
-    let gate = |g: &mut GraphBuilder, gate: usize, peep: Option<(usize, NodeId)>, activation: Activation| {
-        let mut sum = cell.gate(g, [of_input, of_state], gate)?;
+    let gate = |g: &mut GraphBuilder, gate: usize, peep: Option<(usize, NodeId)>, activation: RecurrentActivation| {
+        let mut sum = cell.gate_sum(g, [of_input, of_state], gate)?;
         if let (Some((position, memory)), Some(peephole)) = (peep, peephole) {
             let weight = g.narrow(peephole, 0, position * cell.hidden, cell.hidden)?;
             let seen = g.mul(memory, weight)?;
@@ -110,7 +111,7 @@ pub fn lstm_cell(
 }
 
 /// The products that the gates of a step share.
-struct Cell {
+struct RecurrentCell {
     op: &'static str,
     gates: usize,
     batch: usize,
@@ -120,7 +121,7 @@ struct Cell {
     biases: [Option<NodeId>; 2],
 }
 
-impl Cell {
+impl RecurrentCell {
     fn new(
         g: &mut GraphBuilder,
         op: &'static str,
@@ -128,7 +129,7 @@ impl Cell {
         x: NodeId,
         weights: [NodeId; 2],
         biases: [Option<NodeId>; 2],
-    ) -> Result<Cell, GraphError> {
+    ) -> Result<RecurrentCell, GraphError> {
         check_float(g, op, "input", x)?;
         check_rank(g, op, "input", x, 2)?;
         check_rank(g, op, "recurrent-weight", weights[1], 2)?;
@@ -143,12 +144,12 @@ impl Cell {
             }
         }
         let [Some(weight), Some(recurrent), bias, recurrent_bias] =
-            widened(g, op, x, [Some(weights[0]), Some(weights[1]), biases[0], biases[1]])?
+            operands_to_f32(g, op, x, [Some(weights[0]), Some(weights[1]), biases[0], biases[1]])?
         else {
             unreachable!("what is given stays given");
         };
-        let x = widen(g, x)?;
-        Ok(Cell { op, gates, batch, hidden, x, weights: [weight, recurrent], biases: [bias, recurrent_bias] })
+        let x = to_f32(g, x)?;
+        Ok(RecurrentCell { op, gates, batch, hidden, x, weights: [weight, recurrent], biases: [bias, recurrent_bias] })
     }
 
     fn check_state(&self, g: &GraphBuilder, state: NodeId) -> Result<(), GraphError> {
@@ -156,56 +157,57 @@ impl Cell {
     }
 
     /// All gates' products with the input, `[batch, gates * hidden]`.
-    fn input(&self, g: &mut GraphBuilder) -> Built {
+    fn input_products(&self, g: &mut GraphBuilder) -> RecurrentCellResult {
         product(g, self.x, self.weights[0])
     }
 
     /// All gates' products with the state, `[batch, gates * hidden]`.
-    fn state(&self, g: &mut GraphBuilder, state: NodeId) -> Built {
+    fn state_products(&self, g: &mut GraphBuilder, state: NodeId) -> RecurrentCellResult {
         product(g, state, self.weights[1])
     }
 
     /// One gate's columns.
-    fn columns(&self, g: &mut GraphBuilder, x: NodeId, axis: usize, gate: usize) -> Built {
+    fn gate_columns(&self, g: &mut GraphBuilder, x: NodeId, axis: usize, gate: usize) -> RecurrentCellResult {
         debug_assert!(gate < self.gates, "a layout names the gates that there are");
         g.narrow(x, axis, gate * self.hidden, self.hidden)
     }
 
     /// One gate of one product, with the bias of that product.
-    fn part(&self, g: &mut GraphBuilder, product: NodeId, which: usize, gate: usize) -> Built {
-        let part = self.columns(g, product, 1, gate)?;
+    fn biased_gate(&self, g: &mut GraphBuilder, product: NodeId, which: usize, gate: usize) -> RecurrentCellResult {
+        let part = self.gate_columns(g, product, 1, gate)?;
         let Some(bias) = self.biases[which] else { return Ok(part) };
-        let bias = self.columns(g, bias, 0, gate)?;
+        let bias = self.gate_columns(g, bias, 0, gate)?;
         g.add(part, bias)
     }
 
     /// One gate's sum of both products and both biases. The biases are added to each other first: they tend to be smaller
     /// than the products, and fewer digits are lost.
-    fn gate(&self, g: &mut GraphBuilder, products: [NodeId; 2], gate: usize) -> Built {
+    fn gate_sum(&self, g: &mut GraphBuilder, products: [NodeId; 2], gate: usize) -> RecurrentCellResult {
         let [from_input, from_state] = products;
-        let (from_input, from_state) = (self.columns(g, from_input, 1, gate)?, self.columns(g, from_state, 1, gate)?);
+        let (from_input, from_state) =
+            (self.gate_columns(g, from_input, 1, gate)?, self.gate_columns(g, from_state, 1, gate)?);
         let mut sum = g.add(from_input, from_state)?;
         let bias = match self.biases {
             [Some(bias), Some(recurrent)] => Some(g.add(bias, recurrent)?),
             [bias, recurrent] => bias.or(recurrent),
         };
         if let Some(bias) = bias {
-            let bias = self.columns(g, bias, 0, gate)?;
+            let bias = self.gate_columns(g, bias, 0, gate)?;
             sum = g.add(sum, bias)?;
         }
         Ok(sum)
     }
 }
 
-fn product(g: &mut GraphBuilder, x: NodeId, weight: NodeId) -> Built {
-    let matmul = Contract::MatMul { transpose_a: false, transpose_b: true };
+fn product(g: &mut GraphBuilder, x: NodeId, weight: NodeId) -> RecurrentCellResult {
+    let matmul = ContractOp::MatMul { transpose_a: false, transpose_b: true };
     g.add_node(Op::Contract(matmul), &[x, weight])
 }
 
-fn activate(g: &mut GraphBuilder, activation: Activation, x: NodeId) -> Built {
+fn activate(g: &mut GraphBuilder, activation: RecurrentActivation, x: NodeId) -> RecurrentCellResult {
     match activation {
-        Activation::Relu => relu(g, x),
-        Activation::Sigmoid => sigmoid(g, x),
-        Activation::Tanh => g.tanh(x),
+        RecurrentActivation::Relu => relu(g, x),
+        RecurrentActivation::Sigmoid => sigmoid(g, x),
+        RecurrentActivation::Tanh => g.tanh(x),
     }
 }

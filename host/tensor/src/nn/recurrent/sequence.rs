@@ -1,6 +1,6 @@
 //! Recurrent networks over a sequence: a cell, step after step.
 
-use super::{Direction, GruOptions, LstmOptions, check_dims, gru_cell, lstm_cell};
+use super::{GruOptions, LstmOptions, RecurrentDirection, check_dims, gru_cell, lstm_cell};
 use crate::builder::GraphBuilder;
 use crate::error::GraphError;
 use crate::graph::NodeId;
@@ -9,7 +9,7 @@ use crate::nn::check_rank;
 use crate::op::Scalar;
 use crate::{Descriptor, Shape};
 
-type Built = Result<NodeId, GraphError>;
+type RecurrentSequenceResult = Result<NodeId, GraphError>;
 
 /// A gated recurrent unit over a sequence: the last states `[directions, batch, hidden]`, and those of all steps
 /// `[steps, directions, batch, hidden]`, each at its own step whatever the direction.
@@ -25,25 +25,26 @@ pub fn gru(
     x: NodeId,
     weights: [NodeId; 2],
     initial: Option<NodeId>,
-    direction: Direction,
+    direction: RecurrentDirection,
     options: &GruOptions,
 ) -> Result<[NodeId; 2], GraphError> {
-    let sizes = Sizes::of(g, "gru", x, weights[1], direction)?;
+    let sizes = SequenceSizes::new(g, "gru", x, weights[1], direction)?;
     let mut runs = Vec::new();
-    for (number, reversed) in directions(direction).into_iter().enumerate() {
-        let weights = [pick(g, "gru", weights[0], number, 3)?, pick(g, "gru", weights[1], number, 3)?];
+    for (number, reversed) in reversed_directions(direction).into_iter().enumerate() {
+        let weights =
+            [pick_direction(g, "gru", weights[0], number, 3)?, pick_direction(g, "gru", weights[1], number, 3)?];
         let cell = GruOptions {
-            bias: optional(g, "gru", options.bias, number, 2)?,
-            recurrent_bias: optional(g, "gru", options.recurrent_bias, number, 2)?,
+            bias: pick_optional(g, "gru", options.bias, number, 2)?,
+            recurrent_bias: pick_optional(g, "gru", options.recurrent_bias, number, 2)?,
             ..*options
         };
-        let mut state = sizes.initial(g, "gru", x, initial, number)?;
-        runs.push(sizes.run(g, x, reversed, |g, x| {
+        let mut state = sizes.initial_state(g, "gru", x, initial, number)?;
+        runs.push(sizes.run_direction(g, x, reversed, |g, x| {
             state = gru_cell(g, x, weights, state, &cell)?;
             Ok(state)
         })?);
     }
-    sizes.joined(g, &runs)
+    sizes.join_directions(g, &runs)
 }
 
 /// A long short-term memory over a sequence: the last hidden states and the last cell states `[directions, batch, hidden]`,
@@ -58,51 +59,52 @@ pub fn lstm(
     x: NodeId,
     weights: [NodeId; 2],
     [hidden, memory]: [Option<NodeId>; 2],
-    direction: Direction,
+    direction: RecurrentDirection,
     options: &LstmOptions,
 ) -> Result<[NodeId; 3], GraphError> {
-    let sizes = Sizes::of(g, "lstm", x, weights[1], direction)?;
+    let sizes = SequenceSizes::new(g, "lstm", x, weights[1], direction)?;
     let (mut runs, mut memories) = (Vec::new(), Vec::new());
-    for (number, reversed) in directions(direction).into_iter().enumerate() {
-        let weights = [pick(g, "lstm", weights[0], number, 3)?, pick(g, "lstm", weights[1], number, 3)?];
+    for (number, reversed) in reversed_directions(direction).into_iter().enumerate() {
+        let weights =
+            [pick_direction(g, "lstm", weights[0], number, 3)?, pick_direction(g, "lstm", weights[1], number, 3)?];
         let cell = LstmOptions {
-            bias: optional(g, "lstm", options.bias, number, 2)?,
-            recurrent_bias: optional(g, "lstm", options.recurrent_bias, number, 2)?,
-            peephole: optional(g, "lstm", options.peephole, number, 2)?,
+            bias: pick_optional(g, "lstm", options.bias, number, 2)?,
+            recurrent_bias: pick_optional(g, "lstm", options.recurrent_bias, number, 2)?,
+            peephole: pick_optional(g, "lstm", options.peephole, number, 2)?,
             ..*options
         };
-        let hidden = sizes.initial(g, "lstm", x, hidden, number)?;
-        let mut states = [hidden, sizes.initial(g, "lstm", x, memory, number)?];
-        runs.push(sizes.run(g, x, reversed, |g, x| {
+        let hidden = sizes.initial_state(g, "lstm", x, hidden, number)?;
+        let mut states = [hidden, sizes.initial_state(g, "lstm", x, memory, number)?];
+        runs.push(sizes.run_direction(g, x, reversed, |g, x| {
             states = lstm_cell(g, x, weights, states, &cell)?;
             Ok(states[0])
         })?);
         memories.push(g.reshape(states[1], &[1, sizes.batch, sizes.hidden])?);
     }
-    let [last, all] = sizes.joined(g, &runs)?;
-    Ok([last, joined(g, &memories, 0)?, all])
+    let [last, all] = sizes.join_directions(g, &runs)?;
+    Ok([last, concat_all(g, &memories, 0)?, all])
 }
 
 /// Sizes of a network over a sequence.
-struct Sizes {
+struct SequenceSizes {
     steps: usize,
     directions: usize,
     batch: usize,
     hidden: usize,
 }
 
-impl Sizes {
-    fn of(
+impl SequenceSizes {
+    fn new(
         g: &GraphBuilder,
         op: &'static str,
         x: NodeId,
         recurrent_weight: NodeId,
-        direction: Direction,
-    ) -> Result<Sizes, GraphError> {
+        direction: RecurrentDirection,
+    ) -> Result<SequenceSizes, GraphError> {
         check_rank(g, op, "input", x, 3)?;
         check_rank(g, op, "recurrent-weight", recurrent_weight, 3)?;
         let (x, weight) = (g.descriptor(x), g.descriptor(recurrent_weight));
-        let directions = directions(direction).len();
+        let directions = reversed_directions(direction).len();
         if weight.shape[0] != directions {
             let (operand, got) = ("recurrent-weight", weight.clone());
             return Err(GraphError::Dimension { op, operand, axis: 0, expected: directions, got });
@@ -114,63 +116,63 @@ impl Sizes {
         if x.shape[0] > GRAPH_NODES_MAX {
             return Err(GraphError::TooManyNodes);
         }
-        Ok(Sizes { steps: x.shape[0], directions, batch: x.shape[1], hidden: weight.shape[2] })
+        Ok(SequenceSizes { steps: x.shape[0], directions, batch: x.shape[1], hidden: weight.shape[2] })
     }
 
     /// The state that direction `number` begins with.
-    fn initial(
+    fn initial_state(
         &self,
         g: &mut GraphBuilder,
         op: &'static str,
         x: NodeId,
         initial: Option<NodeId>,
         number: usize,
-    ) -> Built {
+    ) -> RecurrentSequenceResult {
         if let Some(initial) = initial {
             check_dims(g, op, "initial-state", initial, &[self.directions, self.batch, self.hidden])?;
-            return pick(g, op, initial, number, 3);
+            return pick_direction(g, op, initial, number, 3);
         }
         let dtype = g.descriptor_of(x)?.dtype;
         g.fill(Descriptor::new(dtype, Shape::new([self.batch, self.hidden])?), Scalar::Float(0.0))
     }
 
     /// The states of all steps, each at its own place.
-    fn run(
+    fn run_direction(
         &self,
         g: &mut GraphBuilder,
         x: NodeId,
         reversed: bool,
-        mut step: impl FnMut(&mut GraphBuilder, NodeId) -> Built,
-    ) -> Result<Run, GraphError> {
+        mut step: impl FnMut(&mut GraphBuilder, NodeId) -> RecurrentSequenceResult,
+    ) -> Result<DirectionRun, GraphError> {
         let mut states = Vec::with_capacity(self.steps);
         for count in 0..self.steps {
             let at = if reversed { self.steps - 1 - count } else { count };
-            let x = pick(g, "recurrent", x, at, 3)?;
+            let x = pick_direction(g, "recurrent", x, at, 3)?;
             states.push(step(g, x)?);
         }
         let last = states[self.steps - 1];
         if reversed {
             states.reverse();
         }
-        Ok(Run { last, states })
+        Ok(DirectionRun { last, states })
     }
 
     /// Last states, and all states, of every direction's run.
-    fn joined(&self, g: &mut GraphBuilder, runs: &[Run]) -> Result<[NodeId; 2], GraphError> {
+    fn join_directions(&self, g: &mut GraphBuilder, runs: &[DirectionRun]) -> Result<[NodeId; 2], GraphError> {
         let (batch, hidden) = (self.batch, self.hidden);
         let (mut last, mut all) = (Vec::new(), Vec::new());
         for run in runs {
             last.push(g.reshape(run.last, &[1, batch, hidden])?);
             let states: Result<Vec<NodeId>, GraphError> =
                 run.states.iter().map(|&state| g.reshape(state, &[1, 1, batch, hidden])).collect();
-            all.push(joined(g, &states?, 0)?);
+            all.push(concat_all(g, &states?, 0)?);
         }
-        Ok([joined(g, &last, 0)?, joined(g, &all, 1)?])
+        Ok([concat_all(g, &last, 0)?, concat_all(g, &all, 1)?])
     }
 }
 
 /// One direction's states.
-struct Run {
+struct DirectionRun {
     /// What was computed last: in a backward run the first step's.
     last: NodeId,
     /// By step.
@@ -178,7 +180,7 @@ struct Run {
 }
 
 /// A concatenation of however many parts, in groups that one operator takes.
-fn joined(g: &mut GraphBuilder, parts: &[NodeId], axis: usize) -> Built {
+fn concat_all(g: &mut GraphBuilder, parts: &[NodeId], axis: usize) -> RecurrentSequenceResult {
     let mut parts = parts.to_vec();
     while parts.len() > 1 {
         parts = parts.chunks(OPERANDS_MAX).map(|group| g.concat(group, axis)).collect::<Result<_, _>>()?;
@@ -187,28 +189,34 @@ fn joined(g: &mut GraphBuilder, parts: &[NodeId], axis: usize) -> Built {
 }
 
 /// Whether each direction reads backward.
-fn directions(direction: Direction) -> Vec<bool> {
+fn reversed_directions(direction: RecurrentDirection) -> Vec<bool> {
     match direction {
-        Direction::Forward => vec![false],
-        Direction::Backward => vec![true],
-        Direction::Both => vec![false, true],
+        RecurrentDirection::Forward => vec![false],
+        RecurrentDirection::Backward => vec![true],
+        RecurrentDirection::Both => vec![false, true],
     }
 }
 
 /// The part of `x` at `place` of its first axis, which goes; `x` has `rank` dimensions.
-fn pick(g: &mut GraphBuilder, op: &'static str, x: NodeId, place: usize, rank: usize) -> Built {
+fn pick_direction(
+    g: &mut GraphBuilder,
+    op: &'static str,
+    x: NodeId,
+    place: usize,
+    rank: usize,
+) -> RecurrentSequenceResult {
     check_rank(g, op, "operand", x, rank)?;
     let part = g.narrow(x, 0, place, 1)?;
     let dims = g.descriptor(part).shape[1..].to_vec();
     g.reshape(part, &dims)
 }
 
-fn optional(
+fn pick_optional(
     g: &mut GraphBuilder,
     op: &'static str,
     x: Option<NodeId>,
     place: usize,
     rank: usize,
 ) -> Result<Option<NodeId>, GraphError> {
-    x.map(|x| pick(g, op, x, place, rank)).transpose()
+    x.map(|x| pick_direction(g, op, x, place, rank)).transpose()
 }

@@ -1,0 +1,155 @@
+//! The body of a chain: a fold or a product of a matrix that is computed from products where it is used.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use saggar_tensor::op::{ContractOp, Op, ReduceOp};
+use saggar_tensor::{DType, InterruptedError, NodeId};
+
+use super::body::{BodyContext, fixed_epilogue, with_splits};
+use super::coalesce::{DimensionGroups, regroup};
+use super::emit::{ExprEmitter, FusionFailure, LocalNodes, ProductElements};
+use super::fused_matmul_search::MatrixConsumer;
+use super::group::{FusionContext, FusionGroup, build_group};
+use super::iteration_space::{ElementAccess, IterationSpace};
+use super::matmul_operands::matrix_view;
+use crate::expr::ScalarExpr;
+use crate::program::{FusedConsumer, FusedProduct, KernelBody, ProductOperand, SoftmaxStatistics, ValueId};
+
+/// The chain that ends in `anchor`.
+pub(super) fn fused_matmul_body(
+    plan: BodyContext<'_>,
+    anchor: NodeId,
+    ends: &MatrixConsumer,
+) -> Result<KernelBody, FusionFailure> {
+    // The matrix itself, or what it is a softmax of, which may be shaped in another way.
+    let node = ends.softmax.map_or(ends.matrix, |rows| rows.scores);
+    let mut dims = plan.graph.descriptor(node).shape.to_vec();
+    let last = dims.len() - 1;
+    if ends.transposed {
+        dims.swap(last - 1, last);
+    }
+    let (link, used) = score_expr(plan, node, ends.transposed, &dims)?;
+    if used.is_empty() {
+        return Err(FusionFailure::Store(ends.matrix));
+    }
+    let products = used.iter().map(|&node| fused_product(plan, node, ends.transposed)).collect();
+    let node = plan.graph.node(anchor);
+    let end = match &node.op {
+        Op::Reduce(ReduceOp::Fold { kind, .. }) => FusedConsumer::Fold(*kind),
+        Op::Contract(ContractOp::MatMul { transpose_a, transpose_b }) => {
+            let other = 1 - ends.operand;
+            let turned = ends.operand == 1;
+            let read = product_operand(plan, node.inputs[other], [*transpose_a, *transpose_b][other] != turned);
+            let result = &plan.graph.descriptor(anchor).shape;
+            FusedConsumer::Product { factor: read, columns: result[result.rank() - if turned { 2 } else { 1 }], turned }
+        }
+        Op::Source(_)
+        | Op::Unary(_)
+        | Op::Binary(_)
+        | Op::Select
+        | Op::Reduce(_)
+        | Op::Movement(_)
+        | Op::Convolution(_)
+        | Op::Index(_) => return Err(FusionFailure::Refused),
+    };
+    let rows: BTreeSet<NodeId> = plan.chains.softmax_rows(anchor).collect();
+    let roots: BTreeSet<NodeId> = plan.roots.difference(&rows).copied().collect();
+    let stored = |node: NodeId| plan.roots.contains(&node).then_some(ValueId(node.0));
+    let softmax = ends.softmax.map(|rows| SoftmaxStatistics { largest: stored(rows.largest), sum: stored(rows.sum) });
+    let results = match end {
+        FusedConsumer::Fold(_) => dims[..last].to_vec(),
+        FusedConsumer::Product { .. } => plan.graph.descriptor(anchor).shape.to_vec(),
+    };
+    let epilogue = fixed_epilogue(BodyContext { roots: &roots, ..plan }, &results, &singleton_groups(results.len()))?;
+    Ok(KernelBody::Chain { dims, products, link, softmax, end, results, epilogue })
+}
+
+/// Each of `rank` axes for itself.
+fn singleton_groups(rank: usize) -> DimensionGroups {
+    (0..rank).map(|axis| vec![axis]).collect()
+}
+
+/// The expression of `node`, with rows for columns where it is flipped, and the products in it.
+fn score_expr(
+    plan: BodyContext<'_>,
+    node: NodeId,
+    flipped: bool,
+    dims: &[usize],
+) -> Result<(ScalarExpr, Vec<NodeId>), FusionFailure> {
+    let nothing = BTreeSet::new();
+    let shape = &plan.graph.descriptor(node).shape;
+    let attempt = |space: &[IterationSpace]| {
+        let space = &space[0];
+        let mut coordinates: Vec<_> = (0..dims.len()).map(|axis| space.axis(axis)).collect();
+        if flipped {
+            coordinates.swap(dims.len() - 2, dims.len() - 1);
+        }
+        let access = ElementAccess { coordinates, bounds: Vec::new() };
+        let position = access.position(shape, space.dims.len());
+        let mut emitter =
+            ExprEmitter::new(plan.graph, plan.stored, LocalNodes { anchor: None, roots: &nothing }, space);
+        emitter.product_elements =
+            Some(ProductElements { products: &plan.chains.products, position, used: Vec::new() });
+        let element = emitter.emit_element(node, &Rc::new(access))?;
+        let used = emitter.product_elements.take().map(|pieces| pieces.used).unwrap_or_default();
+        Ok((emitter.builder.finish(&mut [element]), used))
+    };
+    let ((mut expr, used), space) = with_splits(vec![IterationSpace::new(dims)], attempt)?;
+    let space = &space[0];
+    let of_axis = |axis: usize| (0..space.dims.len()).filter(|&dim| space.origin[dim] == axis).collect();
+    let groups: DimensionGroups = (0..dims.len()).map(of_axis).collect();
+    let is_float = expr.instructions.last().is_some_and(|(_, dtype)| *dtype == DType::F32);
+    if is_float && regroup(&mut expr, &space.dims, &groups) { Ok((expr, used)) } else { Err(FusionFailure::Refused) }
+}
+
+/// The product `node`, or, flipped, its transpose.
+fn fused_product(plan: BodyContext<'_>, node: NodeId, flipped: bool) -> FusedProduct {
+    let inner = plan.graph.node(node);
+    let Op::Contract(ContractOp::MatMul { transpose_a, transpose_b }) = inner.op else {
+        unreachable!("only products are pieces")
+    };
+    let shape = &plan.graph.descriptor(inner.inputs[0]).shape;
+    let depth = shape[shape.rank() - if transpose_a { 2 } else { 1 }];
+    let (a, b) =
+        (product_operand(plan, inner.inputs[0], transpose_a), product_operand(plan, inner.inputs[1], transpose_b));
+    let turned = |factor: ProductOperand| ProductOperand { transposed: !factor.transposed, ..factor };
+    if flipped { FusedProduct { depth, a: turned(b), b: turned(a) } } else { FusedProduct { depth, a, b } }
+}
+
+fn product_operand(plan: BodyContext<'_>, node: NodeId, transposed: bool) -> ProductOperand {
+    let read = matrix_view(plan.graph, node);
+    ProductOperand {
+        value: ValueId(read.node.0),
+        transposed: transposed != read.transposed,
+        batch_stride: read.batch_stride,
+    }
+}
+
+/// The groups, with those parts of a softmax left out of memory that nobody reads there.
+///
+/// # Errors
+/// `InterruptedError`.
+pub(super) fn remove_unread_softmax_rows(
+    context: &FusionContext<'_>,
+    mut groups: Vec<FusionGroup>,
+) -> Result<Vec<FusionGroup>, InterruptedError> {
+    if context.chains.absorbed_folds.is_empty() {
+        return Ok(groups);
+    }
+    let mut readers = vec![0; context.graph.nodes.len()];
+    groups.iter().flat_map(|group| &group.loads).for_each(|load| readers[load.index()] += 1);
+    for slot in &mut groups {
+        context.interrupt.check()?;
+        let Some(anchor) = slot.anchor else { continue };
+        let is_idle = |node: &NodeId| !context.required.contains(node) && readers[node.index()] == 0;
+        let idle: BTreeSet<NodeId> = context.chains.softmax_rows(anchor).filter(is_idle).collect();
+        let roots = slot.roots.difference(&idle).copied().collect();
+        if !idle.is_empty()
+            && let Ok(smaller) = build_group(context, Some(anchor), slot.local.clone(), roots)
+        {
+            *slot = smaller;
+        }
+    }
+    Ok(groups)
+}

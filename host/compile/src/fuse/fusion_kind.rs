@@ -1,0 +1,97 @@
+//! What fusion may do with a node, by operator.
+
+use saggar_tensor::op::{BinaryOp, ConvolutionOp, IndexOp, MovementOp, Op, ReduceOp, SourceOp, UnaryOp};
+use saggar_tensor::{Graph, NodeId};
+
+/// What fusion may do with a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FusionKind {
+    /// Its elements lie in memory before the program runs.
+    External,
+    /// Computed where it is used, at this cost in additions per element.
+    Elementwise(u32),
+    /// Elements of its operands, elsewhere.
+    Movement,
+    /// A kernel of its own whose results element-wise work may follow.
+    Anchor,
+    /// A kernel of its own.
+    Standalone,
+}
+
+pub(super) fn fusion_kind(op: &Op) -> FusionKind {
+    match op {
+        Op::Source(source) => match source {
+            SourceOp::Input(_) | SourceOp::Constant(_) | SourceOp::Variable(_) => FusionKind::External,
+            SourceOp::Fill(_) | SourceOp::Iota { .. } => FusionKind::Elementwise(0),
+            SourceOp::Random { .. } => FusionKind::Elementwise(32),
+        },
+        Op::Unary(unary) => FusionKind::Elementwise(unary_cost(*unary)),
+        Op::Binary(binary) => FusionKind::Elementwise(binary_cost(*binary)),
+        Op::Select => FusionKind::Elementwise(1),
+        Op::Movement(_) => FusionKind::Movement,
+        Op::Reduce(ReduceOp::Fold { .. }) | Op::Contract(_) | Op::Convolution(ConvolutionOp::Conv2d(_)) => {
+            FusionKind::Anchor
+        }
+        Op::Reduce(ReduceOp::ArgMax { .. } | ReduceOp::ArgMin { .. })
+        | Op::Convolution(
+            ConvolutionOp::Conv2dInputGrad { .. }
+            | ConvolutionOp::Conv2dFilterGrad { .. }
+            | ConvolutionOp::Pool2d { .. }
+            | ConvolutionOp::MaxPool2dGrad(_)
+            | ConvolutionOp::SumPool2dGrad { .. },
+        )
+        | Op::Index(IndexOp::Gather { .. } | IndexOp::ScatterAdd { .. } | IndexOp::Scatter { .. }) => {
+            FusionKind::Standalone
+        }
+    }
+}
+
+fn unary_cost(unary: UnaryOp) -> u32 {
+    match unary {
+        UnaryOp::StopGradient => 0,
+        UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Sign | UnaryOp::Floor | UnaryOp::Ceil | UnaryOp::RoundEven => 1,
+        UnaryOp::LogicalNot | UnaryOp::Cast(_) => 1,
+        UnaryOp::Sqrt | UnaryOp::Reciprocal => 2,
+        UnaryOp::Exp | UnaryOp::Log | UnaryOp::Tanh => 4,
+        UnaryOp::Sin | UnaryOp::Cos | UnaryOp::Erf => 6,
+    }
+}
+
+fn binary_cost(binary: BinaryOp) -> u32 {
+    match binary {
+        BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Max | BinaryOp::Min => 1,
+        BinaryOp::Equal | BinaryOp::Less | BinaryOp::LessOrEqual => 1,
+        BinaryOp::LogicalAnd | BinaryOp::LogicalOr | BinaryOp::LogicalXor => 1,
+        BinaryOp::Div => 2,
+        BinaryOp::Pow => 8,
+    }
+}
+
+/// The node whose dense elements are those of `node`: `node` without the reshapes on top.
+pub(crate) fn reshape_base(graph: &Graph, mut node: NodeId) -> NodeId {
+    while let Op::Movement(MovementOp::Reshape(_)) = &graph.node(node).op {
+        node = graph.node(node).inputs[0];
+    }
+    node
+}
+
+/// Whether the node's elements lie in memory before the program runs.
+pub(crate) fn is_external(graph: &Graph, node: NodeId) -> bool {
+    fusion_kind(&graph.node(node).op) == FusionKind::External
+}
+
+/// The variable whose old value the node is.
+pub(crate) fn read_variable(graph: &Graph, node: NodeId) -> Option<u32> {
+    match &graph.node(node).op {
+        Op::Source(SourceOp::Variable(variable)) => Some(*variable),
+        Op::Source(_)
+        | Op::Unary(_)
+        | Op::Binary(_)
+        | Op::Select
+        | Op::Reduce(_)
+        | Op::Movement(_)
+        | Op::Contract(_)
+        | Op::Convolution(_)
+        | Op::Index(_) => None,
+    }
+}

@@ -1,0 +1,205 @@
+//! Which nodes are materialised, before kernels are merged.
+
+use std::collections::BTreeSet;
+
+use saggar_tensor::op::{ContractOp, MovementOp, Op, SourceOp};
+use saggar_tensor::{Graph, InterruptCheck, InterruptedError, NodeId};
+
+use super::expression_limits::materialize_to_limits;
+use super::fused_matmul_search::FusedMatMulSet;
+use super::fusion_kind::{FusionKind, fusion_kind, reshape_base};
+use super::matmul_operands::matrix_view;
+use crate::limits::{BROADCAST_COST_MAX, RECOMPUTE_COST_MAX};
+use crate::target::CompileTarget;
+
+/// For each node, whether it lies in memory. Reshapes never do: what they reshape does.
+///
+/// `claimed` are outputs and assigned values, `forced` what kernels could not be built without.
+///
+/// # Errors
+/// `InterruptedError`.
+pub(super) fn materialized_nodes(
+    graph: &Graph,
+    claimed: &BTreeSet<NodeId>,
+    forced: &BTreeSet<NodeId>,
+    chains: &FusedMatMulSet,
+    target: &CompileTarget,
+    interrupt: &InterruptCheck<'_>,
+) -> Result<Vec<bool>, InterruptedError> {
+    let mut stored: Vec<bool> = graph.nodes.iter().map(|node| must_materialize(&node.op)).collect();
+    chains.products.iter().for_each(|product| stored[product.index()] = false);
+    claimed.iter().chain(forced).for_each(|node| stored[node.index()] = true);
+    for node in &graph.nodes {
+        interrupt.check()?;
+        for operand in dense_operands(graph, &node.op, &node.inputs) {
+            stored[operand.index()] |= !chains.elementwise.contains(&operand);
+        }
+    }
+    interrupt.check()?;
+    let uses = use_counts(graph, claimed);
+    materialize_broadcast_operands(graph, &mut stored);
+    interrupt.check()?;
+    materialize_shared(graph, &uses, chains, &mut stored);
+    materialize_to_limits(graph, chains, target, stored, interrupt)
+}
+
+fn must_materialize(op: &Op) -> bool {
+    match fusion_kind(op) {
+        FusionKind::External | FusionKind::Anchor | FusionKind::Standalone => true,
+        FusionKind::Elementwise(_) | FusionKind::Movement => false,
+    }
+}
+
+/// Nodes that a kernel reads other than through an expression.
+pub(super) fn dense_operands(graph: &Graph, op: &Op, inputs: &[NodeId]) -> Vec<NodeId> {
+    match op {
+        Op::Contract(ContractOp::MatMul { .. }) => inputs.iter().map(|&input| matrix_view(graph, input).node).collect(),
+        Op::Convolution(_) | Op::Index(_) => inputs.iter().map(|&input| reshape_base(graph, input)).collect(),
+        Op::Source(SourceOp::Random { .. }) => inputs.iter().map(|&input| reshape_base(graph, input)).collect(),
+        Op::Reduce(_) if fusion_kind(op) == FusionKind::Standalone => {
+            inputs.iter().map(|&input| reshape_base(graph, input)).collect()
+        }
+        Op::Source(_) | Op::Unary(_) | Op::Binary(_) | Op::Select | Op::Reduce(_) | Op::Movement(_) => Vec::new(),
+    }
+}
+
+/// How often each node is an operand or claimed.
+fn use_counts(graph: &Graph, claimed: &BTreeSet<NodeId>) -> Vec<usize> {
+    let mut uses = vec![0; graph.nodes.len()];
+    graph.nodes.iter().flat_map(|node| &node.inputs).for_each(|input| uses[input.index()] += 1);
+    claimed.iter().for_each(|node| uses[node.index()] += 1);
+    uses
+}
+
+/// Work per element down to memory, and whether a kernel's result is among what is read.
+#[derive(Clone, Copy, Default)]
+struct RecomputeCost {
+    cost: u32,
+    follows_kernel: bool,
+}
+
+fn recompute_costs(graph: &Graph, stored: &[bool]) -> Vec<RecomputeCost> {
+    let mut works: Vec<RecomputeCost> = Vec::with_capacity(graph.nodes.len());
+    for (at, node) in graph.nodes.iter().enumerate() {
+        let inputs = node.inputs.iter().map(|input| works[input.index()]);
+        let below = inputs.fold(RecomputeCost::default(), |sum, work| RecomputeCost {
+            cost: sum.cost.saturating_add(work.cost),
+            follows_kernel: sum.follows_kernel || work.follows_kernel,
+        });
+        works.push(match fusion_kind(&node.op) {
+            FusionKind::External => RecomputeCost::default(),
+            FusionKind::Anchor | FusionKind::Standalone => RecomputeCost { cost: 0, follows_kernel: true },
+            FusionKind::Elementwise(_) | FusionKind::Movement if stored[at] => RecomputeCost::default(),
+            FusionKind::Elementwise(cost) => RecomputeCost { cost: below.cost.saturating_add(cost), ..below },
+            FusionKind::Movement => below,
+        });
+    }
+    works
+}
+
+/// What a broadcast would compute again for each repetition is computed once, before it.
+fn materialize_broadcast_operands(graph: &Graph, stored: &mut [bool]) {
+    let works = recompute_costs(graph, stored);
+    let moved = movement_sources(graph);
+    for node in &graph.nodes {
+        let Op::Movement(MovementOp::Broadcast(shape)) = &node.op else { continue };
+        let operand = moved[node.inputs[0].index()];
+        let work = works[operand.index()];
+        let repeats = shape.elements() > graph.descriptor(operand).shape.elements();
+        let worth = work.cost > BROADCAST_COST_MAX || (work.follows_kernel && work.cost > 0);
+        if repeats && worth && !stored[operand.index()] {
+            stored[operand.index()] = true;
+        }
+    }
+}
+
+/// For each node, the computation whose elements it moves, or itself; concatenations count as computations.
+fn movement_sources(graph: &Graph) -> Vec<NodeId> {
+    let mut moved: Vec<NodeId> = Vec::with_capacity(graph.nodes.len());
+    for (at, node) in graph.nodes.iter().enumerate() {
+        moved.push(match &node.op {
+            Op::Movement(
+                MovementOp::Reshape(_)
+                | MovementOp::Broadcast(_)
+                | MovementOp::Transpose(_)
+                | MovementOp::Slice { .. }
+                | MovementOp::Reverse(_),
+            ) => moved[node.inputs[0].index()],
+            Op::Movement(MovementOp::Concat { .. } | MovementOp::Pad { .. })
+            | Op::Source(_)
+            | Op::Unary(_)
+            | Op::Binary(_)
+            | Op::Select
+            | Op::Reduce(_)
+            | Op::Contract(_)
+            | Op::Convolution(_)
+            | Op::Index(_) => NodeId(at as u32),
+        });
+    }
+    moved
+}
+
+/// Who computes a node that is not in memory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum NodeOwner {
+    Nobody,
+    One(usize),
+    Several,
+}
+
+/// What several kernels need is computed by each where that is cheap, and materialised where it is not.
+fn materialize_shared(graph: &Graph, uses: &[usize], chains: &FusedMatMulSet, stored: &mut [bool]) {
+    let works = recompute_costs(graph, stored);
+    let carried = replaceable_results(graph, uses, stored);
+    let mut owners = vec![NodeOwner::Nobody; graph.nodes.len()];
+    for at in (0..graph.nodes.len()).rev() {
+        let node = &graph.nodes[at];
+        let is_piece = chains.elementwise.contains(&NodeId(at as u32));
+        if !stored[at] && !is_piece && owners[at] == NodeOwner::Several {
+            stored[at] = match fusion_kind(&node.op) {
+                FusionKind::Elementwise(cost) => works[at].cost > RECOMPUTE_COST_MAX || (carried[at] && cost > 0),
+                FusionKind::External | FusionKind::Movement | FusionKind::Anchor | FusionKind::Standalone => false,
+            };
+        }
+        // An anchor's epilogue and prologue are different places, so a node below it belongs to it alone.
+        let owner = if stored[at] { NodeOwner::One(at) } else { owners[at] };
+        for input in &node.inputs {
+            let seen = &mut owners[input.index()];
+            *seen = match (*seen, owner) {
+                (NodeOwner::Nobody, owner) => owner,
+                (seen, owner) if seen == owner => seen,
+                (seen, NodeOwner::Nobody) => seen,
+                (NodeOwner::One(_) | NodeOwner::Several, NodeOwner::One(_) | NodeOwner::Several) => NodeOwner::Several,
+            };
+        }
+    }
+}
+
+/// Nodes that can be stored instead of a kernel's result, as its only consumers of that shape.
+fn replaceable_results(graph: &Graph, uses: &[usize], stored: &[bool]) -> Vec<bool> {
+    let mut carried = vec![false; graph.nodes.len()];
+    for (at, node) in graph.nodes.iter().enumerate() {
+        let elements = node.descriptor.shape.elements();
+        let from_input = |input: &NodeId| {
+            carried[input.index()] && uses[input.index()] == 1 && graph.descriptor(*input).shape.elements() == elements
+        };
+        carried[at] = match fusion_kind(&node.op) {
+            FusionKind::Anchor => true,
+            FusionKind::External | FusionKind::Standalone => false,
+            FusionKind::Elementwise(_) => !stored[at] && node.inputs.iter().any(from_input),
+            FusionKind::Movement => match &node.op {
+                Op::Movement(MovementOp::Reshape(_)) => node.inputs.iter().any(from_input),
+                Op::Movement(_)
+                | Op::Source(_)
+                | Op::Unary(_)
+                | Op::Binary(_)
+                | Op::Select
+                | Op::Reduce(_)
+                | Op::Contract(_)
+                | Op::Convolution(_)
+                | Op::Index(_) => false,
+            },
+        };
+    }
+    carried
+}

@@ -1,0 +1,48 @@
+//! Every output and every assigned value becomes a node of its own, so that each has one place to be written to.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use saggar_tensor::op::{Op, UnaryOp};
+use saggar_tensor::{Graph, GraphNode, NodeId};
+
+use crate::fuse::{RequiredNodes, is_external, reshape_base};
+
+/// Where claimed nodes go.
+pub(crate) struct MaterializedOutputs {
+    /// The node of each output, in order.
+    pub(crate) outputs: Vec<NodeId>,
+    /// Each assigned variable with its node.
+    pub(crate) assignments: Vec<(u32, NodeId)>,
+}
+
+impl MaterializedOutputs {
+    /// What `fuse` needs to know of them.
+    pub(crate) fn required_nodes(&self) -> RequiredNodes {
+        let assigned: BTreeMap<NodeId, u32> =
+            self.assignments.iter().map(|&(variable, node)| (node, variable)).collect();
+        let nodes: BTreeSet<NodeId> = self.outputs.iter().chain(assigned.keys()).copied().collect();
+        RequiredNodes { nodes, assigned }
+    }
+}
+
+/// Finds them, adding copies (as `StopGradient`, which computes nothing) for sources and for what is claimed twice.
+pub(crate) fn materialize_outputs(graph: &mut Graph) -> MaterializedOutputs {
+    let mut taken = BTreeSet::new();
+    let mut claim = |graph: &mut Graph, node: NodeId| {
+        let whole = reshape_base(graph, node);
+        if !is_external(graph, whole) && taken.insert(whole) {
+            return whole;
+        }
+        let copy = NodeId(graph.nodes.len() as u32);
+        let descriptor = graph.descriptor(whole).clone();
+        let label = graph.node(node).label.clone();
+        graph.nodes.push(GraphNode { op: Op::Unary(UnaryOp::StopGradient), inputs: vec![whole], descriptor, label });
+        taken.insert(copy);
+        copy
+    };
+    let outputs = graph.outputs.iter().map(|(_, node)| *node).collect::<Vec<_>>();
+    let outputs = outputs.into_iter().map(|node| claim(graph, node)).collect();
+    let assignments = graph.assignments.clone();
+    let assignments = assignments.into_iter().map(|(variable, node)| (variable, claim(graph, node))).collect();
+    MaterializedOutputs { outputs, assignments }
+}

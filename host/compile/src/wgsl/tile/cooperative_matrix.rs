@@ -1,0 +1,131 @@
+//! Products of a tile by small matrices, each of which a subgroup adds up in one operation: factors of 16-bit floats, sums
+//! in 32 bits. What the registers of one lane hold of a matrix is for the driver to know, so factors are staged as halves and
+//! sums go to storage by way of the memory that lanes share.
+//!
+//! Source: VK_KHR_cooperative_matrix; in WGSL, naga's extension `wgpu_cooperative_matrix`.
+
+use super::staging::StagedOperand;
+use super::{CooperativeMatrix, TileMethod, TileOutput, WorkgroupTile};
+use crate::wgsl::writer::ShaderWriter;
+
+/// How a tile's small matrices are shared by the subgroups of a workgroup.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SubgroupGrid {
+    matrix: CooperativeMatrix,
+    /// Subgroups down and across.
+    subgroups: [usize; 2],
+    /// Small matrices that each has, down and across.
+    matrices_per_subgroup: [usize; 2],
+}
+
+/// Small matrices along the depth of what is staged.
+const DEEP: usize = 2;
+
+/// The tiles that there are, the larger one first. Efficiency is what those publish who compare such operations with
+/// multiply-adds of lanes on the same adapter: five to ten times as many.
+pub(super) fn cooperative_matrix_tiles(of: CooperativeMatrix) -> [WorkgroupTile; 2] {
+    [([2, 4], [4, 2], 500), ([2, 2], [2, 2], 300)].map(|(groups, each, efficiency)| {
+        let sides = [0, 1].map(|side| groups[side] * each[side] * of.side);
+        WorkgroupTile {
+            sides,
+            depth: DEEP * of.side,
+            method: TileMethod::CooperativeMatrix(SubgroupGrid {
+                matrix: of,
+                subgroups: groups,
+                matrices_per_subgroup: each,
+            }),
+            efficiency,
+        }
+    })
+}
+
+impl SubgroupGrid {
+    /// Lanes of all subgroups.
+    pub(super) fn lanes(&self) -> usize {
+        self.subgroups[0] * self.subgroups[1] * self.matrix.subgroup
+    }
+
+    /// Elements of a small matrix.
+    fn elements(&self) -> usize {
+        self.matrix.side * self.matrix.side
+    }
+
+    /// The type of a small matrix: of `f16` with the role `A` or `B`, or of `f32` with the role `C`.
+    fn matrix_type(&self, scalar: &str, role: &str) -> String {
+        let side = self.matrix.side;
+        format!("coop_mat{side}x{side}<{scalar}, {role}>")
+    }
+
+    fn sum_positions(&self) -> impl Iterator<Item = [usize; 2]> + use<> {
+        let [down, across] = self.matrices_per_subgroup;
+        (0..down).flat_map(move |row| (0..across).map(move |column| [row, column]))
+    }
+
+    /// Declares the memory by way of which sums go to storage: a small matrix for each subgroup.
+    pub(super) fn declare_shared_memory(&self, w: &mut ShaderWriter<'_>) {
+        w.enable("f16");
+        w.enable("wgpu_cooperative_matrix");
+        w.enable_subgroups();
+        let elements = self.subgroups[0] * self.subgroups[1] * self.elements();
+        w.global(format!("var<workgroup> sums: array<f32, {elements}>;"));
+    }
+
+    /// Names where a subgroup's part of the tile begins, and its sums.
+    pub(super) fn declare_sums(&self, w: &mut ShaderWriter<'_>) {
+        let [rows, columns] = self.matrices_per_subgroup.map(|each| each * self.matrix.side);
+        let groups = self.subgroups[1];
+        w.line(format!("let down = subgroup / {groups}u * {rows}u;"));
+        w.line(format!("let across = subgroup % {groups}u * {columns}u;"));
+        let kind = self.matrix_type("f32", "C");
+        self.sum_positions().for_each(|[row, column]| w.line(format!("var sum{row}_{column} = {kind}();")));
+    }
+
+    /// Adds the products of the staged parts to the sums.
+    pub(super) fn multiply_accumulate(
+        &self,
+        w: &mut ShaderWriter<'_>,
+        depth: usize,
+        [first, second]: [&StagedOperand<'_>; 2],
+    ) {
+        let side = self.matrix.side;
+        w.open_for(format!("for (var i = 0u; i < {depth}u; i += {side}u)"), depth / side);
+        // What is staged has one depth after the other: the first factor's columns, the second one's rows.
+        let factors = [("x", "coopLoad", "A", "down", first), ("y", "coopLoadT", "B", "across", second)];
+        for ((name, load, role, place, staged), each) in factors.into_iter().zip(self.matrices_per_subgroup) {
+            let (kind, pitch) = (self.matrix_type("f16", role), staged.pitch());
+            for at in 0..each {
+                let from = format!("tile_{}[i * {pitch}u + {place} + {}u]", staged.name, at * side);
+                w.line(format!("let {name}{at} = {load}<{kind}>(&{from}, {pitch}u);"));
+            }
+        }
+        for [row, column] in self.sum_positions() {
+            w.line(format!("sum{row}_{column} = coopMultiplyAdd(x{row}, y{column}, sum{row}_{column});"));
+        }
+        w.close();
+    }
+
+    /// Hands each sum to `results`, one small matrix of each subgroup after the other.
+    pub(super) fn store_sums(
+        &self,
+        w: &mut ShaderWriter<'_>,
+        tile: &WorkgroupTile,
+        sizes: [usize; 2],
+        results: &dyn TileOutput,
+    ) {
+        let (side, elements, lanes) = (self.matrix.side, self.elements(), self.matrix.subgroup);
+        for [row, column] in self.sum_positions() {
+            w.line(format!("coopStoreT(sum{row}_{column}, &sums[subgroup * {elements}u], {side}u);"));
+            w.line("workgroupBarrier();");
+            let each = format!("for (var i = lane_of_subgroup; i < {elements}u; i += {lanes}u)");
+            w.open_for(each, elements.div_ceil(lanes));
+            w.line(format!("let column = left + across + {}u + i % {side}u;", column * side));
+            w.open(tile.guard(1, sizes[1], "column"));
+            results.column(w, "column");
+            w.line(format!("let row = top + down + {}u + i / {side}u;", row * side));
+            w.open(tile.guard(0, sizes[0], "row"));
+            results.store(w, "row", "column", &format!("sums[subgroup * {elements}u + i]"));
+            (0..3).for_each(|_| w.close());
+            w.line("workgroupBarrier();");
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! One factor's part of a tile on its way from storage into the memory that a workgroup's lanes share.
+
+use super::lane_tile::SharedTile;
+use super::{ContiguousAxis, TileOperand};
+use crate::wgsl::writer::ShaderWriter;
+
+/// Halves that keep the rows of a factor of small matrices apart: they begin where a vector of eight does, and neighbours' do
+/// not meet in one bank.
+const HALVES_APART: usize = 8;
+
+/// One factor's part of a tile on its way through the registers of a workgroup's lanes.
+pub(in crate::wgsl) struct StagedOperand<'a> {
+    pub(in crate::wgsl) factor: &'a dyn TileOperand,
+    /// `a` or `b`, with which its names begin.
+    pub(in crate::wgsl) name: &'static str,
+    /// Where the tile begins along the side.
+    pub(in crate::wgsl) origin: &'static str,
+    /// Length of the tile's side, and of the whole product's.
+    pub(in crate::wgsl) side: usize,
+    pub(in crate::wgsl) size: usize,
+    pub(in crate::wgsl) depth: usize,
+    pub(in crate::wgsl) lanes: usize,
+    pub(in crate::wgsl) in_quads: bool,
+    /// Whether it is staged as halves one by one, for small matrices, and not as vectors of words.
+    pub(in crate::wgsl) halves: bool,
+}
+
+impl StagedOperand<'_> {
+    /// Declares the memory that it is staged in.
+    pub(in crate::wgsl) fn declare_shared_memory(&self, w: &mut ShaderWriter<'_>) {
+        let kind = if self.halves { "f16" } else { "vec4<f32>" };
+        w.global(format!("var<workgroup> tile_{}: array<{kind}, {}>;", self.name, self.depth * self.pitch()));
+    }
+
+    /// Elements that a lane reads at once.
+    fn width(&self) -> usize {
+        if self.in_quads { 4 } else { 1 }
+    }
+
+    /// How often a lane reads for one tile.
+    fn parts(&self) -> usize {
+        self.side * self.depth / (self.lanes * self.width())
+    }
+
+    /// Vectors from one depth of the tile to the next: one more than there are where lanes that write together would
+    /// otherwise meet in one bank. Halves, where it is staged as such.
+    pub(in crate::wgsl) fn pitch(&self) -> usize {
+        if self.halves {
+            return self.side + HALVES_APART;
+        }
+        match self.factor.contiguous_axis() {
+            ContiguousAxis::Side => self.side / 4,
+            ContiguousAxis::Depth => self.side / 4 + 1,
+        }
+    }
+
+    /// Where it is staged as vectors: in `array`, `quads` of them for the lane at `place`.
+    pub(in crate::wgsl) fn shared_tile<'a>(&self, array: &'a str, quads: usize, place: &'a str) -> SharedTile<'a> {
+        SharedTile { array, depth: "i", pitch: self.pitch(), quads, apart: self.side / 4 / quads, place }
+    }
+
+    /// The part whose place along the side is that of `part`, and the one whose place along the depth is.
+    fn place_parts(&self, part: usize) -> [usize; 2] {
+        match self.factor.contiguous_axis() {
+            ContiguousAxis::Side => [0, part],
+            ContiguousAxis::Depth => [part, 0],
+        }
+    }
+
+    /// Names the lane's places in the tile, `{name}_wide{part}` and `{name}_deep{part}`, and what the former give.
+    pub(in crate::wgsl) fn name_lane_places(&self, w: &mut ShaderWriter<'_>) {
+        let (name, width) = (self.name, self.width());
+        let length = match self.factor.contiguous_axis() {
+            ContiguousAxis::Side => self.side / width,
+            ContiguousAxis::Depth => self.depth / width,
+        };
+        let along = format!("(lane % {length}u) * {width}u");
+        let across = |part: usize| format!("{}u + lane / {length}u", part * (self.lanes / length));
+        let (wide, deep) = match self.factor.contiguous_axis() {
+            ContiguousAxis::Side => (vec![along], (0..self.parts()).map(across).collect()),
+            ContiguousAxis::Depth => ((0..self.parts()).map(across).collect(), vec![along]),
+        };
+        for (part, place) in deep.iter().enumerate() {
+            w.line(format!("let {name}_deep{part} = {place};"));
+        }
+        for (part, place) in wide.iter().enumerate() {
+            w.line(format!("let {name}_wide{part} = {place};"));
+            w.line(format!("let {name}_side{part} = {} + {name}_wide{part};", self.origin));
+            self.factor.side(w, &format!("{name}_side{part}"), &format!("{name}_s{part}"));
+        }
+        let kind = if self.in_quads { "vec4<f32>" } else { "f32" };
+        for part in 0..self.parts() {
+            w.line(format!("var {name}_part{part} = {kind}();"));
+        }
+    }
+
+    /// Reads what the lane stages of the tile that begins at depth `start`.
+    pub(in crate::wgsl) fn load_to_registers(&self, w: &mut ShaderWriter<'_>, start: &str, k: usize) {
+        let name = self.name;
+        w.open("");
+        let depths = match self.factor.contiguous_axis() {
+            ContiguousAxis::Side => self.parts(),
+            ContiguousAxis::Depth => 1,
+        };
+        for part in 0..depths {
+            w.line(format!("let {name}_at{part} = {start} + {name}_deep{part};"));
+            self.factor.depth(w, &format!("{name}_at{part}"), &format!("{name}_d{part}"));
+        }
+        for part in 0..self.parts() {
+            let [side, depth] = self.place_parts(part);
+            let (element, inside) =
+                self.factor.element(w, &format!("{name}_s{side}"), &format!("{name}_d{depth}"), self.in_quads);
+            let mut conditions = Vec::new();
+            if !self.size.is_multiple_of(self.side) {
+                conditions.push(format!("{name}_side{side} < {}u", self.size));
+            }
+            if !k.is_multiple_of(self.depth) {
+                conditions.push(format!("{name}_at{depth} < {k}u"));
+            }
+            conditions.extend(inside);
+            if conditions.is_empty() {
+                w.line(format!("{name}_part{part} = {element};"));
+            } else {
+                let zero = if self.in_quads { "vec4<f32>()" } else { "0.0" };
+                let conditions = conditions.join(" && ");
+                w.line(format!("{name}_part{part} = {zero};"));
+                w.line(format!("if ({conditions}) {{ {name}_part{part} = {element}; }}"));
+            }
+        }
+        w.close();
+    }
+
+    /// Puts what was fetched into the tile.
+    pub(in crate::wgsl) fn store_to_shared(&self, w: &mut ShaderWriter<'_>) {
+        let (name, pitch) = (self.name, self.pitch());
+        for part in 0..self.parts() {
+            let [side, depth] = self.place_parts(part);
+            let (wide, deep) = (format!("{name}_wide{side}"), format!("{name}_deep{depth}"));
+            if self.halves {
+                self.store_halves_to_shared(w, part, &wide, &deep);
+                continue;
+            }
+            match (self.factor.contiguous_axis(), self.in_quads) {
+                (ContiguousAxis::Side, true) => {
+                    w.line(format!("tile_{name}[{deep} * {pitch}u + {wide} / 4u] = {name}_part{part};"))
+                }
+                (ContiguousAxis::Depth, true) => (0..4).for_each(|i| {
+                    let place = format!("({deep} + {i}u) * {pitch}u + {wide} / 4u");
+                    w.line(format!("tile_{name}[{place}][{wide} % 4u] = {name}_part{part}[{i}];"));
+                }),
+                (ContiguousAxis::Side | ContiguousAxis::Depth, false) => {
+                    w.line(format!("tile_{name}[{deep} * {pitch}u + {wide} / 4u][{wide} % 4u] = {name}_part{part};"));
+                }
+            }
+        }
+    }
+
+    /// Puts a part into the tile as halves.
+    fn store_halves_to_shared(&self, w: &mut ShaderWriter<'_>, part: usize, wide: &str, deep: &str) {
+        let (name, pitch) = (self.name, self.pitch());
+        if !self.in_quads {
+            return w.line(format!("tile_{name}[{deep} * {pitch}u + {wide}] = f16({name}_part{part});"));
+        }
+        for i in 0..4 {
+            let place = match self.factor.contiguous_axis() {
+                ContiguousAxis::Side => format!("{deep} * {pitch}u + {wide} + {i}u"),
+                ContiguousAxis::Depth => format!("({deep} + {i}u) * {pitch}u + {wide}"),
+            };
+            w.line(format!("tile_{name}[{place}] = f16({name}_part{part}[{i}]);"));
+        }
+    }
+}

@@ -1,0 +1,472 @@
+//! An [`ScalarExpr`] made ready for a block evaluator: dimensions that all views walk alike are one, what is the same for
+//! every element is computed once, what is the same along a long row once for each block of it, loads of dense memory are
+//! read in place, and registers share scratch slots.
+
+mod merged_dims;
+
+use merged_dims::MergedDims;
+use saggar_compile::expr::{AffineView, Instruction, Register, ScalarExpr};
+use saggar_compile::program::ValueId;
+use saggar_tensor::DType;
+use saggar_tensor::op::{BinaryOp, RandomDistribution, Scalar, UnaryOp};
+
+/// Iteration dimensions left after merging; a walk keeps its coordinates in an array of this size.
+pub(super) const DIMS_MAX: usize = 16;
+
+/// Elements of the innermost dimension from which blocks keep to one row of it: what is the same along a row is one number
+/// then. Of shorter rows a block has several, since each step of a block costs something whatever its length.
+const ROW_MIN: usize = 512;
+
+/// Where a register's block is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RegisterPlace {
+    /// In a scratch slot.
+    Slot(usize),
+    /// In element 0 of a scratch slot that stays for the whole task, or block: the same for all its elements.
+    Uniform(usize),
+    /// In the memory of an operand, dense, from this element on.
+    Dense {
+        /// Which operand.
+        operand: usize,
+        /// Element of the iteration's first point.
+        offset: usize,
+    },
+}
+
+/// How an operand's memory is bound; decides what may be read in place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OperandBinding {
+    /// Only read by this kernel.
+    Shared,
+    /// Also written by it, so that elements are copied out before.
+    Own,
+}
+
+/// One operation on a block of registers.
+#[derive(Clone, Debug)]
+pub(super) struct BytecodeStep {
+    /// Where the result goes.
+    pub(super) slot: usize,
+    /// The result's type.
+    pub(super) dtype: DType,
+    /// What is done.
+    pub(super) op: BytecodeOp,
+}
+
+/// What a step does.
+#[derive(Clone, Debug)]
+pub(super) enum BytecodeOp {
+    /// Elements of an operand.
+    Load {
+        /// Which operand.
+        operand: usize,
+        /// Which elements.
+        view: AffineView,
+        /// What stands out of bounds.
+        fill: Option<Scalar>,
+    },
+    /// Elements of an operand that lie as the iteration goes, from element `offset` on.
+    Copy {
+        /// Which operand.
+        operand: usize,
+        /// Element of the iteration's first point.
+        offset: usize,
+    },
+    /// The folded or contracted elements, dense, held in the register's type.
+    Accumulated {
+        /// Which operand.
+        operand: usize,
+    },
+    /// A constant.
+    Immediate(Scalar),
+    /// Element indices.
+    Index(AffineView),
+    /// Random numbers.
+    Random {
+        /// The operand with the key.
+        operand: usize,
+        /// Which stream.
+        stream: u32,
+        /// What is drawn.
+        distribution: RandomDistribution,
+        /// Which elements.
+        view: AffineView,
+    },
+    /// One operand, of type `from`.
+    Unary {
+        /// What.
+        op: UnaryOp,
+        /// Of what.
+        x: RegisterPlace,
+        /// The operand's type.
+        from: DType,
+    },
+    /// Two operands, of type `from`.
+    Binary {
+        /// What.
+        op: BinaryOp,
+        /// First operand.
+        a: RegisterPlace,
+        /// Second operand.
+        b: RegisterPlace,
+        /// The operands' type.
+        from: DType,
+    },
+    /// Condition, where not 0, where 0.
+    Select(RegisterPlace, RegisterPlace, RegisterPlace),
+}
+
+/// Straight-line block code.
+#[derive(Clone, Debug)]
+pub(super) struct BlockBytecode {
+    /// Merged iteration dimensions, at least one.
+    pub(super) dims: Vec<usize>,
+    /// Run once a task, on one element.
+    pub(super) uniform: Vec<BytecodeStep>,
+    /// Run once a block, on its first element.
+    pub(super) per_row: Vec<BytecodeStep>,
+    /// Elements of the rows to which blocks keep, where anything is the same along them.
+    pub(super) row: Option<usize>,
+    /// Run for every block.
+    pub(super) body: Vec<BytecodeStep>,
+    /// Where each of the asked registers is after the body.
+    pub(super) results: Vec<RegisterPlace>,
+    /// Types of the asked registers.
+    pub(super) dtypes: Vec<DType>,
+    /// Scratch slots needed.
+    pub(super) slots: usize,
+    /// Operands that the body reads in place: which, from which element on, and the bytes of an element.
+    pub(super) streams: Vec<[usize; 3]>,
+}
+
+/// What a routine is made of.
+pub(super) struct BytecodeRequest<'a> {
+    /// The code.
+    pub(super) expr: &'a ScalarExpr,
+    /// Its iteration space, outermost first.
+    pub(super) dims: &'a [usize],
+    /// Which registers are wanted.
+    pub(super) results: &'a [Register],
+    /// The operand of `Accumulated`, if there is one, and how it is bound.
+    pub(super) accumulated: Option<(usize, OperandBinding)>,
+    /// Whether blocks may be made to keep to rows.
+    pub(super) by_rows: bool,
+}
+
+impl BlockBytecode {
+    /// Compiles `request`; `operand` says where a value is bound. None where the space has more than [`DIMS_MAX`]
+    /// dimensions that cannot be merged, or an operand that is also written is not read element for element.
+    pub(super) fn new(
+        request: &BytecodeRequest<'_>,
+        operand: &mut impl FnMut(ValueId) -> (usize, OperandBinding),
+    ) -> Option<BlockBytecode> {
+        let views = views_of(request.expr);
+        let merged = MergedDims::new(request.dims, &views);
+        if merged.dims.len() > DIMS_MAX {
+            return None;
+        }
+        let mut compiler = BytecodeCompiler::new(request, merged);
+        for index in 0..request.expr.instructions.len() {
+            compiler.compile_instruction(index, operand)?;
+        }
+        Some(compiler.finish(request))
+    }
+
+    /// Operations for one element of the iteration space, for deciding whether threads are worth it.
+    pub(super) fn operations(&self) -> usize {
+        self.body.len() + 1
+    }
+
+    /// Elements of the block that begins at `start` in a task that ends at `end`: `most` of them, or fewer.
+    pub(super) fn block_len(&self, start: usize, end: usize, most: usize) -> usize {
+        let len = most.min(end - start);
+        self.row.map_or(len, |row| len.min(row - start % row))
+    }
+}
+
+fn views_of(expr: &ScalarExpr) -> Vec<&AffineView> {
+    expr.instructions.iter().filter_map(|(instruction, _)| view_of(instruction)).collect()
+}
+
+fn view_of(instruction: &Instruction) -> Option<&AffineView> {
+    match instruction {
+        Instruction::Load { view, .. } | Instruction::Index(view) | Instruction::Random { view, .. } => Some(view),
+        Instruction::Immediate(_)
+        | Instruction::Accumulated
+        | Instruction::Product(_)
+        | Instruction::Unary(..)
+        | Instruction::Binary(..)
+        | Instruction::Select(..) => None,
+    }
+}
+
+/// How often a register changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum ChangeRate {
+    /// Never.
+    Task,
+    /// From row to row.
+    Row,
+    /// From element to element.
+    Element,
+}
+
+struct BytecodeCompiler {
+    merged: MergedDims,
+    uniform: Vec<BytecodeStep>,
+    per_row: Vec<BytecodeStep>,
+    /// How often each register changes.
+    rates: Vec<ChangeRate>,
+    body: Vec<BytecodeStep>,
+    places: Vec<Option<RegisterPlace>>,
+    dtypes: Vec<DType>,
+    instructions: Vec<Instruction>,
+    /// For each register, the last instruction that reads it; `usize::MAX` for results, none for dead code.
+    last_use: Vec<Option<usize>>,
+    free: Vec<usize>,
+    slots: usize,
+    streams: Vec<[usize; 3]>,
+    accumulated: Option<(usize, OperandBinding)>,
+    by_rows: bool,
+}
+
+impl BytecodeCompiler {
+    fn new(request: &BytecodeRequest<'_>, merged: MergedDims) -> BytecodeCompiler {
+        let instructions: Vec<Instruction> = request.expr.instructions.iter().map(|(i, _)| i.clone()).collect();
+        let mut last_use = vec![None; instructions.len()];
+        for register in request.results {
+            last_use[register.0 as usize] = Some(usize::MAX);
+        }
+        for (index, instruction) in instructions.iter().enumerate().rev() {
+            if last_use[index].is_some() {
+                for register in operand_registers(instruction) {
+                    let last = &mut last_use[register.0 as usize];
+                    *last = Some(last.map_or(index, |last: usize| last.max(index)));
+                }
+            }
+        }
+        BytecodeCompiler {
+            merged,
+            uniform: Vec::new(),
+            per_row: Vec::new(),
+            rates: vec![ChangeRate::Element; instructions.len()],
+            body: Vec::new(),
+            places: vec![None; instructions.len()],
+            dtypes: request.expr.instructions.iter().map(|&(_, dtype)| dtype).collect(),
+            instructions,
+            last_use,
+            free: Vec::new(),
+            slots: 0,
+            streams: Vec::new(),
+            accumulated: request.accumulated,
+            by_rows: request.by_rows,
+        }
+    }
+
+    fn register_place(&self, register: Register) -> RegisterPlace {
+        self.places[register.0 as usize].expect("operands come before their users")
+    }
+
+    fn register_dtype(&self, register: Register) -> DType {
+        self.dtypes[register.0 as usize]
+    }
+
+    fn compile_instruction(
+        &mut self,
+        index: usize,
+        operand: &mut impl FnMut(ValueId) -> (usize, OperandBinding),
+    ) -> Option<()> {
+        if self.last_use[index].is_none() {
+            return Some(());
+        }
+        let dtype = self.dtypes[index];
+        let instruction = self.instructions[index].clone();
+        let (task, rate) = match &instruction {
+            Instruction::Load { value, view, fill } => {
+                let view = self.merged.merge_view(view);
+                let (operand, binding) = operand(*value);
+                match (binding, self.merged.dense_offset(&view)) {
+                    (OperandBinding::Own, Some(0)) => {
+                        self.streams.push([operand, 0, dtype.bytes()]);
+                        (BytecodeOp::Copy { operand, offset: 0 }, ChangeRate::Element)
+                    }
+                    (OperandBinding::Own, Some(_) | None) => return None,
+                    (OperandBinding::Shared, _) if self.view_rate(&view) < ChangeRate::Element => {
+                        let rate = self.view_rate(&view);
+                        (BytecodeOp::Load { operand, view, fill: *fill }, rate)
+                    }
+                    (OperandBinding::Shared, Some(offset)) if dtype != DType::F16 => {
+                        self.streams.push([operand, offset, dtype.bytes()]);
+                        self.places[index] = Some(RegisterPlace::Dense { operand, offset });
+                        return Some(());
+                    }
+                    (OperandBinding::Shared, Some(offset)) => {
+                        (BytecodeOp::Copy { operand, offset }, ChangeRate::Element)
+                    }
+                    (OperandBinding::Shared, None) => {
+                        (BytecodeOp::Load { operand, view, fill: *fill }, ChangeRate::Element)
+                    }
+                }
+            }
+            Instruction::Immediate(scalar) => (BytecodeOp::Immediate(*scalar), ChangeRate::Task),
+            Instruction::Index(view) => {
+                let view = self.merged.merge_view(view);
+                let rate = self.view_rate(&view);
+                (BytecodeOp::Index(view), rate)
+            }
+            Instruction::Random { key, stream, distribution, view } => {
+                let (operand, _) = operand(*key);
+                let view = self.merged.merge_view(view);
+                let rate = self.view_rate(&view);
+                (BytecodeOp::Random { operand, stream: *stream, distribution: *distribution, view }, rate)
+            }
+            Instruction::Accumulated => {
+                let (operand, binding) = self.accumulated.expect("only epilogues read what is accumulated");
+                if binding == OperandBinding::Shared && dtype != DType::F16 {
+                    self.places[index] = Some(RegisterPlace::Dense { operand, offset: 0 });
+                    return Some(());
+                }
+                (BytecodeOp::Accumulated { operand }, ChangeRate::Element)
+            }
+            Instruction::Product(_) => return None,
+            Instruction::Unary(op, x) => {
+                if self.is_identity(*op, *x, dtype) {
+                    return self.alias(index, *x);
+                }
+                (
+                    BytecodeOp::Unary { op: *op, x: self.register_place(*x), from: self.register_dtype(*x) },
+                    self.registers_rate(&[*x]),
+                )
+            }
+            Instruction::Binary(op, a, b) => {
+                let rate = self.registers_rate(&[*a, *b]);
+                let (from, a, b) = (self.register_dtype(*a), self.register_place(*a), self.register_place(*b));
+                (BytecodeOp::Binary { op: *op, a, b, from }, rate)
+            }
+            Instruction::Select(c, a, b) => {
+                let rate = self.registers_rate(&[*c, *a, *b]);
+                let (c, a, b) = (self.register_place(*c), self.register_place(*a), self.register_place(*b));
+                (BytecodeOp::Select(c, a, b), rate)
+            }
+        };
+        self.emit(index, task, rate);
+        Some(())
+    }
+
+    /// How often what a view shows changes.
+    fn view_rate(&self, view: &AffineView) -> ChangeRate {
+        let last = view.strides.len() - 1;
+        let is_long = self.by_rows && self.merged.dims.last().is_some_and(|&row| row >= ROW_MIN);
+        if is_uniform(view) {
+            ChangeRate::Task
+        } else if is_long && view.strides[last] == 0 && view.bounds.iter().all(|bound| bound.dim != last) {
+            ChangeRate::Row
+        } else {
+            ChangeRate::Element
+        }
+    }
+
+    /// How often what is computed of registers changes.
+    fn registers_rate(&self, registers: &[Register]) -> ChangeRate {
+        registers.iter().map(|register| self.rates[register.0 as usize]).max().unwrap_or(ChangeRate::Task)
+    }
+
+    fn emit(&mut self, index: usize, task: BytecodeOp, rate: ChangeRate) {
+        let dtype = self.dtypes[index];
+        self.rates[index] = rate;
+        if rate < ChangeRate::Element {
+            let slot = self.slots;
+            self.slots += 1;
+            let steps = if rate == ChangeRate::Task { &mut self.uniform } else { &mut self.per_row };
+            steps.push(BytecodeStep { slot, dtype, op: task });
+            self.places[index] = Some(RegisterPlace::Uniform(slot));
+        } else {
+            let slot = self.free.pop().unwrap_or_else(|| {
+                self.slots += 1;
+                self.slots - 1
+            });
+            self.body.push(BytecodeStep { slot, dtype, op: task });
+            self.places[index] = Some(RegisterPlace::Slot(slot));
+        }
+        self.free_operand_slots(index);
+    }
+
+    /// Frees the slots of operands that instruction `index` was the last to read.
+    fn free_operand_slots(&mut self, index: usize) {
+        let mut done = operand_registers(&self.instructions[index]);
+        done.sort_unstable();
+        done.dedup();
+        for register in done {
+            let Some(RegisterPlace::Slot(slot)) = self.places[register.0 as usize] else { continue };
+            if self.last_use[register.0 as usize] == Some(index) {
+                self.free.push(slot);
+            }
+        }
+    }
+
+    fn is_identity(&self, op: UnaryOp, x: Register, dtype: DType) -> bool {
+        match op {
+            UnaryOp::StopGradient => true,
+            UnaryOp::Cast(to) => to == self.register_dtype(x) && to == dtype,
+            UnaryOp::Neg
+            | UnaryOp::Abs
+            | UnaryOp::Sign
+            | UnaryOp::Exp
+            | UnaryOp::Log
+            | UnaryOp::Sqrt
+            | UnaryOp::Reciprocal
+            | UnaryOp::Sin
+            | UnaryOp::Cos
+            | UnaryOp::Tanh
+            | UnaryOp::Erf
+            | UnaryOp::Floor
+            | UnaryOp::Ceil
+            | UnaryOp::RoundEven
+            | UnaryOp::LogicalNot => false,
+        }
+    }
+
+    /// Gives instruction `index` its operand's place. A slot then lives as long as the longer-lived of the two; that
+    /// is simply until the routine's end here, for such instructions are rare.
+    fn alias(&mut self, index: usize, x: Register) -> Option<()> {
+        self.places[index] = Some(self.register_place(x));
+        self.rates[index] = self.rates[x.0 as usize];
+        self.last_use[index] = Some(usize::MAX);
+        self.last_use[x.0 as usize] = Some(usize::MAX);
+        Some(())
+    }
+
+    fn finish(self, request: &BytecodeRequest<'_>) -> BlockBytecode {
+        let dims = if self.merged.dims.is_empty() { vec![1] } else { self.merged.dims };
+        let at = |register: &Register| register.0 as usize;
+        BlockBytecode {
+            row: dims.last().copied().filter(|_| !self.per_row.is_empty()),
+            dims,
+            uniform: self.uniform,
+            per_row: self.per_row,
+            body: self.body,
+            results: request.results.iter().map(|r| self.places[at(r)].expect("results are computed")).collect(),
+            dtypes: request.results.iter().map(|r| self.dtypes[at(r)]).collect(),
+            slots: self.slots,
+            streams: self.streams,
+        }
+    }
+}
+
+fn operand_registers(instruction: &Instruction) -> Vec<Register> {
+    match instruction {
+        Instruction::Load { .. }
+        | Instruction::Immediate(_)
+        | Instruction::Index(_)
+        | Instruction::Random { .. }
+        | Instruction::Accumulated
+        | Instruction::Product(_) => Vec::new(),
+        Instruction::Unary(_, x) => vec![*x],
+        Instruction::Binary(_, a, b) => vec![*a, *b],
+        Instruction::Select(c, a, b) => vec![*c, *a, *b],
+    }
+}
+
+fn is_uniform(view: &AffineView) -> bool {
+    view.bounds.is_empty() && view.strides.iter().all(|&stride| stride == 0)
+}

@@ -1,0 +1,206 @@
+//! The usual end of a convolution, recognized in its epilogue: a number added to each channel, and a least value. Both
+//! are applied where results are written; any other epilogue runs over the results afterwards.
+
+use saggar_compile::expr::{AffineView, Instruction, Register, ScalarExpr};
+use saggar_compile::program::{Epilogue, ValueId};
+use saggar_tensor::DType;
+use saggar_tensor::op::BinaryOp;
+
+use super::alias_check::RegionSlice;
+use super::element::{BinaryOperator, Element as _, Max};
+use super::elementwise_loops::elements;
+use super::kernel_plan::KernelPlanner;
+
+/// What an epilogue does to each element of `[n, channels, height, width]`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct BiasClampEpilogue {
+    /// The region of the number for each channel, `float32[channels]`.
+    bias: Option<usize>,
+    /// Negative infinity where there is none.
+    least: f32,
+}
+
+/// An ending with its operand.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BoundBiasClamp<'a> {
+    /// For each channel of a group.
+    pub(super) bias: Option<&'a [f32]>,
+    /// Negative infinity where there is none.
+    pub(super) least: f32,
+}
+
+/// What becomes of one channel's elements.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ChannelBiasClamp {
+    bias: f32,
+    least: f32,
+}
+
+impl BiasClampEpilogue {
+    /// The ending that an epilogue over `dims`, with channels along `axis`, is, if it is one.
+    pub(super) fn recognize(
+        planner: &KernelPlanner<'_>,
+        dims: &[usize],
+        axis: usize,
+        epilogue: &Epilogue,
+    ) -> Option<BiasClampEpilogue> {
+        let expr = &epilogue.expr;
+        let [store] = &epilogue.stores[..] else { return None };
+        if planner.dtype(store.value) != DType::F32 {
+            return None;
+        }
+        let (sum, least) = match_relu(expr, store.register).unwrap_or((store.register, f32::NEG_INFINITY));
+        let bias = match as_binary(expr, sum) {
+            Some((BinaryOp::Add, a, b)) if is_accumulated_f32(expr, a) => {
+                Some(match_channel_bias(expr, b, dims, axis)?)
+            }
+            Some((BinaryOp::Add, a, b)) if is_accumulated_f32(expr, b) => {
+                Some(match_channel_bias(expr, a, dims, axis)?)
+            }
+            Some(_) | None if is_accumulated_f32(expr, sum) => None,
+            Some(_) | None => return None,
+        };
+        // An operand that this kernel writes as well is the evaluator's.
+        let bias = bias.map(|value| planner.operand(value)).transpose().ok()?;
+        Some(BiasClampEpilogue { bias, least })
+    }
+
+    /// With the operand that is in these pieces, for all channels.
+    pub(super) fn bind<'a>(&self, pieces: &[RegionSlice<'a>]) -> BoundBiasClamp<'a> {
+        BoundBiasClamp { bias: self.bias.map(|region| elements(pieces[region].read())), least: self.least }
+    }
+}
+
+impl<'a> BoundBiasClamp<'a> {
+    /// What leaves elements as they are.
+    pub(super) const NONE: BoundBiasClamp<'static> = BoundBiasClamp { bias: None, least: f32::NEG_INFINITY };
+
+    /// For channels from `first` on.
+    pub(super) fn skip_channels(self, first: usize) -> BoundBiasClamp<'a> {
+        BoundBiasClamp { bias: self.bias.map(|bias| &bias[first..]), ..self }
+    }
+
+    /// What becomes of a channel of the group.
+    #[inline(always)]
+    pub(super) fn channel(&self, channel: usize) -> ChannelBiasClamp {
+        // Negative zero is what adding changes nothing.
+        ChannelBiasClamp { bias: self.bias.map_or(-0.0, |bias| bias[channel]), least: self.least }
+    }
+}
+
+impl ChannelBiasClamp {
+    /// What becomes of an element: the bits of an epilogue that is evaluated.
+    #[inline(always)]
+    pub(super) fn apply(self, x: f32) -> f32 {
+        <Max as BinaryOperator<f32, f32>>::apply(x + self.bias, self.least)
+    }
+}
+
+/// The register of which this one is the larger, or NaN, and a constant: as a maximum, or chosen where it is not at most
+/// the constant (`tensor::nn::relu`). Both give the same bits.
+fn match_relu(expr: &ScalarExpr, register: Register) -> Option<(Register, f32)> {
+    match expr.instructions[register.0 as usize].0 {
+        Instruction::Binary(BinaryOp::Max, x, least) => Some((x, as_immediate(expr, least)?)),
+        Instruction::Select(condition, least, x) => {
+            let (BinaryOp::LessOrEqual, compared, limit) = as_binary(expr, condition)? else { return None };
+            let (least, limit) = (as_immediate(expr, least)?, as_immediate(expr, limit)?);
+            (compared == x && least.to_bits() == limit.to_bits()).then_some((x, least))
+        }
+        Instruction::Binary(..)
+        | Instruction::Load { .. }
+        | Instruction::Immediate(_)
+        | Instruction::Index(_)
+        | Instruction::Random { .. }
+        | Instruction::Accumulated
+        | Instruction::Product(_)
+        | Instruction::Unary(..) => None,
+    }
+}
+
+fn as_binary(expr: &ScalarExpr, register: Register) -> Option<(BinaryOp, Register, Register)> {
+    let Instruction::Binary(op, a, b) = expr.instructions[register.0 as usize].0 else { return None };
+    Some((op, a, b))
+}
+
+fn as_immediate(expr: &ScalarExpr, register: Register) -> Option<f32> {
+    let Instruction::Immediate(scalar) = expr.instructions[register.0 as usize].0 else { return None };
+    Some(f32::from_scalar(scalar))
+}
+
+/// The accumulated element, of the type that this kernel writes.
+fn is_accumulated_f32(expr: &ScalarExpr, register: Register) -> bool {
+    expr.is_accumulated(register) && expr.instructions[register.0 as usize].1 == DType::F32
+}
+
+/// The value that is loaded by channel.
+fn match_channel_bias(expr: &ScalarExpr, register: Register, dims: &[usize], axis: usize) -> Option<ValueId> {
+    let Instruction::Load { value, view, .. } = &expr.instructions[register.0 as usize].0 else { return None };
+    varies_by_channel_alone(view, dims, axis).then_some(*value)
+}
+
+fn varies_by_channel_alone(view: &AffineView, dims: &[usize], axis: usize) -> bool {
+    // The view may have a dimension before those of `dims`, of size 1.
+    let skipped = view.strides.len() - dims.len();
+    let mut steps = view.strides[skipped..].iter().zip(dims).enumerate();
+    view.offset == 0
+        && view.bounds.is_empty()
+        && steps.all(|(at, (&stride, &size))| size == 1 || stride == i64::from(at == axis))
+}
+
+#[cfg(test)]
+mod tests {
+    use saggar_compile::{compile, target::CompileTarget};
+    use saggar_tensor::nn::{self, Conv2dOptions};
+    use saggar_tensor::{Descriptor, GraphBuilder, GraphError, NodeId, Shape, verify};
+
+    use super::super::kernel_plan::PreparedKernel;
+    use super::*;
+
+    /// Whether a convolution of `images` images with a bias and this end runs without its epilogue.
+    fn fuses_epilogue(images: usize, end: impl Fn(&mut GraphBuilder, NodeId) -> Result<NodeId, GraphError>) -> bool {
+        let mut g = GraphBuilder::new();
+        let mut input = |name: &str, dims: &[usize]| {
+            g.input(name, Descriptor::new(DType::F32, Shape::new(dims).expect("small"))).expect("names differ")
+        };
+        let (x, filter, bias) = (input("x", &[images, 2, 8, 8]), input("f", &[4, 2, 3, 3]), input("b", &[4]));
+        let y = nn::conv2d(&mut g, x, filter, Some(bias), Conv2dOptions::default()).expect("shapes agree");
+        let y = end(&mut g, y).expect("one operand");
+        g.output("y", y).expect("one output");
+        let program = compile(&verify(g.finish()).expect("valid"), &CompileTarget::cpu()).expect("all types are there");
+        let prepared = |kernel| PreparedKernel::new(&program, kernel).expect("it runs");
+        let shown: Vec<String> = program.kernels.iter().map(|kernel| format!("{:?}", prepared(kernel))).collect();
+        shown.iter().any(|kernel| kernel.contains("epilogue: Some(BiasClampEpilogue { bias: Some("))
+    }
+
+    #[test]
+    fn bias_and_relu_epilogues_are_fused() {
+        for images in [1, 3] {
+            assert!(fuses_epilogue(images, |_, y| Ok(y)));
+            assert!(fuses_epilogue(images, nn::relu));
+            assert!(fuses_epilogue(images, |g, y| {
+                let least = g.scalar(DType::F32, saggar_tensor::op::Scalar::Float(0.5))?;
+                g.max(y, least)
+            }));
+            assert!(!fuses_epilogue(images, |g, y| g.tanh(y)));
+            assert!(!fuses_epilogue(images, |g, y| {
+                let doubled = g.add(y, y)?;
+                nn::relu(g, doubled)
+            }));
+        }
+    }
+
+    #[test]
+    fn the_empty_epilogue_preserves_every_bit() {
+        let end = BoundBiasClamp::NONE.channel(0);
+        for x in [0.0f32, -0.0, 1.5, -1.5, f32::INFINITY, f32::NEG_INFINITY, f32::MIN_POSITIVE / 2.0, f32::NAN] {
+            assert_eq!(end.apply(x).to_bits(), x.to_bits(), "{x}");
+        }
+    }
+
+    #[test]
+    fn the_epilogue_clamp_matches_the_max_operator() {
+        let end = ChannelBiasClamp { bias: 1.0, least: 0.0 };
+        assert_eq!([-3.0, -1.0, 1.0].map(|x| end.apply(x).to_bits()), [0.0f32, 0.0, 2.0].map(f32::to_bits));
+        assert!(end.apply(f32::NAN).is_nan());
+    }
+}

@@ -1,0 +1,31 @@
+//! Float tensors as `f32`, whatever they are in memory: contractions and windows compute in `f32` alone.
+
+use std::borrow::Cow;
+
+use saggar_tensor::DType;
+
+use super::elementwise_loops::{elements, elements_mut};
+use crate::half;
+
+/// A float tensor's elements.
+pub(super) fn as_f32(dtype: DType, bytes: &[u8]) -> Cow<'_, [f32]> {
+    if dtype.bytes() == 2 {
+        Cow::Owned(elements::<u16>(bytes).iter().map(|&bits| half::to_f32(bits)).collect())
+    } else {
+        Cow::Borrowed(elements(bytes))
+    }
+}
+
+/// Lets `f` write a float tensor's elements; they are rounded afterwards where memory is narrower. `f` must write all.
+pub(super) fn write_as_f32(dtype: DType, bytes: &mut [u8], f: impl FnOnce(&mut [f32])) {
+    if dtype.bytes() == 2 {
+        let halves = elements_mut::<u16>(bytes);
+        let mut wide = vec![0.0; halves.len()];
+        f(&mut wide);
+        for (half, &value) in halves.iter_mut().zip(&wide) {
+            *half = half::from_f32(value);
+        }
+    } else {
+        f(elements_mut(bytes));
+    }
+}

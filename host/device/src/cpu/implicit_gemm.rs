@@ -1,0 +1,186 @@
+//! Convolutions and their adjoints with channels last, as products whose first operand is the image itself: the row of a
+//! place is put together from the stretches under its window, so no patches are written anywhere.
+//!
+//! Images are copied only where windows reach past them, band by band, with zeros around.
+
+mod col2im;
+mod filter_grad;
+mod forward;
+mod input_grad;
+mod taps;
+
+pub(super) use filter_grad::CpuFilterGradNhwc;
+pub(super) use forward::CpuConv2dNhwc;
+pub(super) use input_grad::CpuInputGradNhwc;
+pub(super) use taps::PackedFilterLayout;
+
+use super::aligned_buffer::AlignedBuffer;
+use super::gemm::macro_kernel::{PackedMatrix, RowSegment};
+use super::gemm::pack::split_panels;
+use super::thread_scratch::buffer;
+use super::threads::CpuThreads;
+use taps::FilterTaps;
+
+/// Images `[images, height, width, channels]` seen through windows: places of results, and what lies under them.
+#[derive(Clone, Debug)]
+struct WindowedImages {
+    images: usize,
+    /// Height and width of an image.
+    size: [usize; 2],
+    channels: usize,
+    /// Rows and columns of results.
+    places: [usize; 2],
+    /// Steps from one place to the next.
+    steps: [usize; 2],
+    /// Where elements lie under a place, from the element at the place's own position times the steps on.
+    taps: FilterTaps,
+}
+
+/// What a band of rows of places sees.
+struct ImageBand<'a> {
+    /// Images, or a copy of part of them.
+    data: &'a [f32],
+    /// Where the element at each place's first tap is in it.
+    bases: Vec<u32>,
+    /// Stretches under every place.
+    runs: Vec<RowSegment>,
+}
+
+impl WindowedImages {
+    /// Rows of places in all images.
+    fn place_rows(&self) -> usize {
+        self.images * self.places[0]
+    }
+
+    /// First and last tap along an axis, from a place's own position on.
+    fn tap_reach(&self, axis: usize) -> [isize; 2] {
+        let along = self.taps.list.iter().map(|tap| tap.offset[axis]);
+        [along.clone().min().unwrap_or(0), along.max().unwrap_or(0)]
+    }
+
+    /// Whether no window reaches past an image along an axis.
+    fn is_inside(&self, axis: usize) -> bool {
+        let [least, most] = self.tap_reach(axis);
+        least >= 0 && (self.places[axis].max(1) - 1) * self.steps[axis] + most.unsigned_abs() < self.size[axis]
+    }
+
+    /// Elements of a row under all windows of one row of places.
+    fn padded_width(&self) -> usize {
+        let [least, most] = self.tap_reach(1);
+        (self.places[1].max(1) - 1) * self.steps[1] + (most - least).unsigned_abs() + 1
+    }
+
+    /// Stretches under a place, where rows of images are `pitch` elements apart.
+    fn row_segments(&self, pitch: usize) -> Vec<RowSegment> {
+        let [top, left] = [self.tap_reach(0)[0], self.tap_reach(1)[0]];
+        let mut runs: Vec<RowSegment> = Vec::new();
+        for tap in &self.taps.list {
+            let [y, x] = [(tap.offset[0] - top).unsigned_abs(), (tap.offset[1] - left).unsigned_abs()];
+            let offset = y * pitch + x * self.channels;
+            match runs.last_mut() {
+                Some(last) if last.offset + last.len == offset => last.len += self.channels,
+                Some(_) | None => runs.push(RowSegment { offset, len: self.channels }),
+            }
+        }
+        runs
+    }
+
+    /// What rows `place_rows` of places, counted over all images, see of `images`.
+    fn band<'a>(&self, images: &'a [f32], rows: std::ops::Range<usize>, words: &'a mut AlignedBuffer) -> ImageBand<'a> {
+        if self.is_inside(0) && self.is_inside(1) {
+            self.unpadded_band(images, rows)
+        } else {
+            self.padded_band(images, rows, words)
+        }
+    }
+
+    /// Where nothing reaches past an image.
+    fn unpadded_band<'a>(&self, images: &'a [f32], rows: std::ops::Range<usize>) -> ImageBand<'a> {
+        let pitch = self.size[1] * self.channels;
+        let [top, left] = [self.tap_reach(0)[0].unsigned_abs(), self.tap_reach(1)[0].unsigned_abs()];
+        let first = rows.start / self.places[0] * self.size[0] * pitch;
+        let mut bases = Vec::with_capacity(rows.len() * self.places[1]);
+        for row in rows {
+            let (image, row) = (row / self.places[0], row % self.places[0]);
+            let start = (image * self.size[0] + row * self.steps[0] + top) * pitch + left * self.channels - first;
+            bases.extend((0..self.places[1]).map(|column| (start + column * self.steps[1] * self.channels) as u32));
+        }
+        ImageBand { data: &images[first..], bases, runs: self.row_segments(pitch) }
+    }
+
+    /// A copy with zeros around.
+    fn padded_band<'a>(
+        &self,
+        images: &[f32],
+        rows: std::ops::Range<usize>,
+        words: &'a mut AlignedBuffer,
+    ) -> ImageBand<'a> {
+        let pitch = self.padded_width() * self.channels;
+        let [[top, bottom], [left, _]] = [self.tap_reach(0), self.tap_reach(1)];
+        let height = |rows: usize| (rows - 1) * self.steps[0] + (bottom - top).unsigned_abs() + 1;
+        // Each image's rows of places, apart.
+        let mut parts = Vec::new();
+        let mut row = rows.start;
+        while row < rows.end {
+            let (image, first) = (row / self.places[0], row % self.places[0]);
+            let count = (self.places[0] - first).min(rows.end - row);
+            parts.push((image, first, count));
+            row += count;
+        }
+        let elements = parts.iter().map(|&(_, _, count)| height(count) * pitch).sum();
+        let copy = buffer::<f32>(words, elements);
+        let mut bases = Vec::with_capacity(rows.len() * self.places[1]);
+        let (mut rest, mut start) = (&mut copy[..], 0);
+        for (image, first, count) in parts {
+            let (part, later) = std::mem::take(&mut rest).split_at_mut(height(count) * pitch);
+            rest = later;
+            let image = &images[image * self.size[0] * self.size[1] * self.channels..];
+            for (at, out) in part.chunks_exact_mut(pitch).enumerate() {
+                self.copy_padded_row(image, (first * self.steps[0] + at) as isize + top, left, out);
+            }
+            for row in 0..count {
+                let start = start + row * self.steps[0] * pitch;
+                bases.extend((0..self.places[1]).map(|column| (start + column * self.steps[1] * self.channels) as u32));
+            }
+            start += height(count) * pitch;
+        }
+        ImageBand { data: copy, bases, runs: self.row_segments(pitch) }
+    }
+
+    /// Row `row` of an image from column `left` on, zeros where there is none.
+    fn copy_padded_row(&self, image: &[f32], row: isize, left: isize, out: &mut [f32]) {
+        let [height, width] = self.size;
+        if row < 0 || row >= height as isize {
+            return out.fill(0.0);
+        }
+        let columns = out.len() / self.channels;
+        let before = left.min(0).unsigned_abs().min(columns);
+        let from = left.max(0).unsigned_abs().min(width);
+        let count = (width - from).min(columns - before);
+        let source = (row.unsigned_abs() * width + from) * self.channels;
+        let (zeros, rest) = out.split_at_mut(before * self.channels);
+        let (middle, after) = rest.split_at_mut(count * self.channels);
+        zeros.fill(0.0);
+        middle.copy_from_slice(&image[source..][..middle.len()]);
+        after.fill(0.0);
+    }
+}
+
+/// A filter in its packed form: the one that is kept, or made of `filter` in `out`.
+fn pack_filter<'a>(
+    form: &PackedFilterLayout,
+    filter: &[f32],
+    threads: &CpuThreads,
+    out: &'a mut [f32],
+    kept: Option<&'a [f32]>,
+) -> PackedMatrix<'a> {
+    let layout = form.layout;
+    if let Some(data) = kept {
+        return PackedMatrix { layout, data };
+    }
+    let out = &mut out[..layout.len()];
+    threads.for_each(layout.len(), split_panels(layout, out), |part| {
+        part.pack_with(|depth, column| form.element(filter, depth, column));
+    });
+    PackedMatrix { layout, data: out }
+}

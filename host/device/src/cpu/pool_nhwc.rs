@@ -1,0 +1,312 @@
+//! Pooling and its gradients with channels last: every place is a loop over channels.
+
+use saggar_compile::program::ValueId;
+use saggar_tensor::op;
+
+use super::alias_check::RegionSlice;
+use super::elementwise_loops::{elements, elements_mut};
+use super::im2col::WindowGeometry;
+use super::kernel_plan::{KernelPlanner, KernelRefusal};
+use super::threads::CpuThreads;
+use super::vector::{self, VectorIsa, VectorWork};
+
+/// Elements that one task reads or writes, about.
+const TASK_ELEMENTS: usize = 1 << 13;
+
+/// What all of them share.
+#[derive(Clone, Copy, Debug)]
+struct PooledImages {
+    windows: WindowGeometry,
+    channels: usize,
+}
+
+impl PooledImages {
+    /// Of `[n, h, w, c]` and `[n, oh, ow, c]`.
+    fn new(pool: &op::Pool2d, input: &[usize], output: &[usize]) -> PooledImages {
+        let windows = WindowGeometry {
+            input: [input[1], input[2]],
+            window: pool.window,
+            output: [output[1], output[2]],
+            strides: pool.strides,
+            dilations: pool.dilations,
+            padding: [pool.padding[0], pool.padding[2]],
+        };
+        PooledImages { windows, channels: input[3] }
+    }
+
+    /// Elements of an image of the input, and of the result.
+    fn image_elements(&self) -> [usize; 2] {
+        [self.windows.input_plane() * self.channels, self.windows.output_plane() * self.channels]
+    }
+
+    /// The taps of the window at result `place` that lie inside, as places in the image.
+    fn collect_taps(&self, place: usize, taps: &mut Vec<usize>) {
+        let windows = &self.windows;
+        let [y, x] = [place / windows.output[1], place % windows.output[1]];
+        taps.clear();
+        for tap_y in 0..windows.window[0] {
+            let row = y * windows.strides[0] + tap_y * windows.dilations[0];
+            if row < windows.padding[0] || row - windows.padding[0] >= windows.input[0] {
+                continue;
+            }
+            for tap_x in 0..windows.window[1] {
+                let column = x * windows.strides[1] + tap_x * windows.dilations[1];
+                if column >= windows.padding[1] && column - windows.padding[1] < windows.input[1] {
+                    taps.push((row - windows.padding[0]) * windows.input[1] + column - windows.padding[1]);
+                }
+            }
+        }
+    }
+
+    /// Multiply-adds, or as much work, for each element of a result.
+    fn operations(&self, results: usize) -> usize {
+        results.saturating_mul(self.windows.window[0] * self.windows.window[1])
+    }
+}
+
+/// Pooling with channels last.
+#[derive(Debug)]
+pub(super) struct CpuPoolNhwc {
+    kind: op::PoolKind,
+    images: PooledImages,
+    input: usize,
+    output: usize,
+}
+
+impl CpuPoolNhwc {
+    /// Prepares a `Body::Pool2d` of `[input, output]`.
+    pub(super) fn new(
+        planner: &KernelPlanner<'_>,
+        kind: op::PoolKind,
+        pool: &op::Pool2d,
+        [input, output]: [ValueId; 2],
+    ) -> Result<CpuPoolNhwc, KernelRefusal> {
+        let images = PooledImages::new(pool, planner.dims(input), planner.dims(output));
+        Ok(CpuPoolNhwc { kind, images, input: planner.operand(input)?, output: planner.region(output) })
+    }
+
+    /// Runs it.
+    pub(super) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>) {
+        let out = elements_mut::<f32>(pieces[self.output].take());
+        let x = elements::<f32>(pieces[self.input].read());
+        let PooledImages { windows, channels } = self.images;
+        let (operations, places) = (self.images.operations(out.len()), windows.output_plane());
+        let together = (TASK_ELEMENTS / channels.max(1)).max(1);
+        let tasks: Vec<_> = out.chunks_mut(channels * together).enumerate().collect();
+        threads.for_each(operations, tasks, |(task, out)| {
+            vector::run(PoolNhwcWork { pool: self, x, out, first: task * together, places });
+        });
+    }
+}
+
+/// Results from place `first` on.
+struct PoolNhwcWork<'a> {
+    pool: &'a CpuPoolNhwc,
+    x: &'a [f32],
+    out: &'a mut [f32],
+    first: usize,
+    /// Places of an image.
+    places: usize,
+}
+
+impl VectorWork for PoolNhwcWork<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: VectorIsa>(self, s: S) {
+        let PoolNhwcWork { pool, x, out, first, places } = self;
+        let channels = pool.images.channels;
+        let image = pool.images.image_elements()[0];
+        let mut taps = Vec::new();
+        for (at, out) in out.chunks_exact_mut(channels).enumerate() {
+            let (number, place) = ((first + at) / places, (first + at) % places);
+            let x = &x[number * image..][..image];
+            pool.images.collect_taps(place, &mut taps);
+            for channel in (0..channels).step_by(S::LANES) {
+                let result = match pool.kind {
+                    op::PoolKind::Max => max_under_taps(s, x, &taps, channel..channels),
+                    op::PoolKind::Sum => {
+                        let mut sum = s.splat(0.0);
+                        for tap in &taps {
+                            sum = s.add(sum, s.load_some(&x[tap * channels..][channel..channels]));
+                        }
+                        sum
+                    }
+                };
+                s.store_some(&mut out[channel..], result);
+            }
+        }
+    }
+}
+
+/// The largest under the taps, NaN being largest, of the first of these channels.
+#[inline(always)]
+fn max_under_taps<S: VectorIsa>(s: S, x: &[f32], taps: &[usize], channels: std::ops::Range<usize>) -> S::V {
+    let mut largest = s.splat(f32::NEG_INFINITY);
+    for tap in taps {
+        largest = s.larger(largest, s.load_some(&x[tap * channels.end..][channels.clone()]));
+    }
+    largest
+}
+
+/// Gradient of pooling with channels last.
+#[derive(Debug)]
+pub(super) struct CpuPoolGradNhwc {
+    images: PooledImages,
+    /// Where the largest elements are looked for.
+    operand: MaxPoolOperand<usize>,
+    gradient: usize,
+    output: usize,
+    /// Whether windows are tiles: every element of the result is then written once.
+    tiling: bool,
+}
+
+/// What a gradient chooses among.
+#[derive(Clone, Copy, Debug)]
+enum MaxPoolOperand<T> {
+    /// Nothing: every element has a part in a sum.
+    None,
+    /// The elements of the forward operand.
+    Separate(T),
+    /// What lies where the result is written, tile by tile.
+    InPlace,
+}
+
+impl CpuPoolGradNhwc {
+    /// Prepares a `Body::MaxPool2dGrad`, or without `input` a `Body::SumPool2dGrad`, of `[gradient, output]`.
+    pub(super) fn new(
+        planner: &KernelPlanner<'_>,
+        pool: &op::Pool2d,
+        input: Option<ValueId>,
+        [gradient, output]: [ValueId; 2],
+    ) -> Result<CpuPoolGradNhwc, KernelRefusal> {
+        let images = PooledImages::new(pool, planner.dims(output), planner.dims(gradient));
+        let tiling = pool.is_tiling(images.windows.input);
+        let (gradient, output) = (planner.operand(gradient)?, planner.region(output));
+        let operand = match input {
+            None => MaxPoolOperand::None,
+            Some(input) if tiling && planner.region(input) == output => MaxPoolOperand::InPlace,
+            Some(input) => MaxPoolOperand::Separate(planner.operand(input)?),
+        };
+        Ok(CpuPoolGradNhwc { images, operand, gradient, output, tiling })
+    }
+
+    /// Runs it.
+    pub(super) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>) {
+        let dx = elements_mut::<f32>(pieces[self.output].take());
+        let dy = elements::<f32>(pieces[self.gradient].read());
+        let x = match self.operand {
+            MaxPoolOperand::Separate(input) => MaxPoolOperand::Separate(elements::<f32>(pieces[input].read())),
+            MaxPoolOperand::InPlace => MaxPoolOperand::InPlace,
+            MaxPoolOperand::None => MaxPoolOperand::None,
+        };
+        let [image, result] = self.images.image_elements();
+        if image == 0 {
+            return;
+        }
+        let tasks: Vec<_> = dx.chunks_exact_mut(image).enumerate().collect();
+        threads.for_each(self.images.operations(dy.len()), tasks, |(number, dx)| {
+            let dy = &dy[number * result..][..result];
+            match x {
+                MaxPoolOperand::None => vector::run(PoolGradWork { images: &self.images, x: None, dy, dx }),
+                MaxPoolOperand::Separate(x) => {
+                    let x = Some(&x[number * image..][..image]);
+                    if self.tiling {
+                        vector::run(TiledMaxPoolGradWork { images: &self.images, x, dy, dx });
+                    } else {
+                        vector::run(PoolGradWork { images: &self.images, x, dy, dx });
+                    }
+                }
+                MaxPoolOperand::InPlace => vector::run(TiledMaxPoolGradWork { images: &self.images, x: None, dy, dx }),
+            }
+        });
+    }
+}
+
+/// The gradient of one image.
+struct PoolGradWork<'a> {
+    images: &'a PooledImages,
+    x: Option<&'a [f32]>,
+    dy: &'a [f32],
+    dx: &'a mut [f32],
+}
+
+impl VectorWork for PoolGradWork<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: VectorIsa>(self, s: S) {
+        let PoolGradWork { images, x, dy, dx } = self;
+        let channels = images.channels;
+        dx.fill(0.0);
+        let mut taps = Vec::new();
+        for (place, dy) in dy.chunks_exact(channels).enumerate() {
+            images.collect_taps(place, &mut taps);
+            for channel in (0..channels).step_by(S::LANES) {
+                let here = channel..channels;
+                let gradient = s.load_some(&dy[channel..]);
+                #[expect(clippy::manual_map, reason = "a closure is not sure to be compiled for the processor")]
+                let first = match x {
+                    Some(x) => Some(argmax_tap(s, x, &taps, here.clone())),
+                    None => None,
+                };
+                for (at, tap) in taps.iter().enumerate() {
+                    let dx = &mut dx[tap * channels..][here.clone()];
+                    let before = s.load_some(dx);
+                    let mut after = s.add(before, gradient);
+                    if let Some(first) = first {
+                        // Adding nothing would turn -0 into 0, which a place that no window chose may not be.
+                        after = s.where_same(first, s.splat(at as f32), after, before);
+                    }
+                    s.store_some(dx, after);
+                }
+            }
+        }
+    }
+}
+
+/// The gradient of the largest elements of one image whose windows are tiles.
+struct TiledMaxPoolGradWork<'a> {
+    images: &'a PooledImages,
+    /// The operand; none where it lies beneath the result.
+    x: Option<&'a [f32]>,
+    dy: &'a [f32],
+    dx: &'a mut [f32],
+}
+
+impl VectorWork for TiledMaxPoolGradWork<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: VectorIsa>(self, s: S) {
+        let TiledMaxPoolGradWork { images, x, dy, dx } = self;
+        let channels = images.channels;
+        let zero = s.splat(0.0);
+        let mut taps = Vec::new();
+        for (place, dy) in dy.chunks_exact(channels).enumerate() {
+            images.collect_taps(place, &mut taps);
+            for channel in (0..channels).step_by(S::LANES) {
+                let here = channel..channels;
+                // Added to nothing, as where windows overlap: -0 becomes 0.
+                let gradient = s.add(zero, s.load_some(&dy[channel..]));
+                let first = argmax_tap(s, x.unwrap_or(dx), &taps, here.clone());
+                for (at, tap) in taps.iter().enumerate() {
+                    let chosen = s.where_same(first, s.splat(at as f32), gradient, zero);
+                    s.store_some(&mut dx[tap * channels..][here.clone()], chosen);
+                }
+            }
+        }
+    }
+}
+
+/// Which of the taps has the largest element, the first of several.
+#[inline(always)]
+fn argmax_tap<S: VectorIsa>(s: S, x: &[f32], taps: &[usize], channels: std::ops::Range<usize>) -> S::V {
+    let best = max_under_taps(s, x, taps, channels.clone());
+    let mut first = s.splat(-1.0);
+    for (at, tap) in taps.iter().enumerate().rev() {
+        let x = s.load_some(&x[tap * channels.end..][channels.clone()]);
+        first = s.where_same(x, best, s.splat(at as f32), first);
+    }
+    first
+}

@@ -1,0 +1,137 @@
+//! Operands in another form than they have in memory, made once and kept beside their buffer until it is written again:
+//! weights are packed for the products that they are in when a program runs for the first time.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use saggar_tensor::DType;
+
+use super::aligned_buffer::AlignedBuffer;
+use super::f32_access::as_f32;
+use super::gemm::GemmMatrix;
+use super::gemm::pack::{PanelLayout, pack, split_panels};
+use super::implicit_gemm::PackedFilterLayout;
+use super::winograd::WinogradFilterLayout;
+use crate::error::DeviceError;
+use crate::memory_budget::DeviceMemoryBudget;
+use crate::meter::{Meter, MeterCharge};
+
+/// Another form of a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum PackedLayout {
+    /// A matrix in panels.
+    Matrix {
+        /// The panels.
+        layout: PanelLayout,
+        /// Whether it is stored `columns x depth`.
+        transposed: bool,
+    },
+    /// A filter for a convolution with channels last.
+    Filter(PackedFilterLayout),
+    /// A filter for a convolution by tiles.
+    Points(WinogradFilterLayout),
+}
+
+/// What a kernel needs in another form.
+#[derive(Clone, Debug)]
+pub(super) struct PrepackRequest {
+    /// The block that the value is all of.
+    pub(super) block: usize,
+    /// The value's type.
+    pub(super) dtype: DType,
+    /// How it is needed.
+    pub(super) form: PackedLayout,
+}
+
+/// A value in another form.
+#[derive(Debug)]
+pub(super) struct PrepackedOperand {
+    form: PackedLayout,
+    words: AlignedBuffer,
+    _charge: MeterCharge,
+}
+
+/// Forms of one value.
+#[derive(Debug, Default)]
+pub(super) struct PrepackCache(Mutex<Vec<Arc<PrepackedOperand>>>);
+
+impl PackedLayout {
+    fn len(&self) -> usize {
+        match self {
+            PackedLayout::Matrix { layout, .. } => layout.len(),
+            PackedLayout::Filter(form) => form.layout.len(),
+            PackedLayout::Points(form) => form.len(),
+        }
+    }
+
+    fn write(&self, from: &[f32], out: &mut [f32]) {
+        match self {
+            PackedLayout::Matrix { layout, transposed } => {
+                pack(*layout, GemmMatrix::new(from, layout.columns, layout.depth, *transposed), out);
+            }
+            PackedLayout::Points(form) => form.transform(from, out),
+            PackedLayout::Filter(form) => {
+                for part in split_panels(form.layout, out) {
+                    part.pack_with(|depth, column| form.element(from, depth, column));
+                }
+            }
+        }
+    }
+}
+
+impl PrepackedOperand {
+    /// Its elements.
+    pub(super) fn data(&self) -> &[f32] {
+        &bytemuck::cast_slice(&self.words)[..self.form.len()]
+    }
+}
+
+impl PrepackRequest {
+    /// Bytes of the value as it is needed.
+    pub(super) fn bytes(&self) -> u64 {
+        4 * self.form.len() as u64
+    }
+}
+
+/// Bytes of all forms that are needed, each once however many kernels need it.
+pub(super) fn packed_bytes<'a>(all: impl Iterator<Item = &'a PrepackRequest>) -> u64 {
+    let mut counted: Vec<&PrepackRequest> = Vec::new();
+    for kept in all {
+        if !counted.iter().any(|it| it.block == kept.block && it.form == kept.form) {
+            counted.push(kept);
+        }
+    }
+    counted.iter().map(|kept| kept.bytes()).fold(0, u64::saturating_add)
+}
+
+impl PrepackCache {
+    /// The value, `what`, which is `bytes` now, as `kept` needs it.
+    ///
+    /// # Errors
+    /// `OutOfMemory`; `NoRoom`.
+    pub(super) fn get_or_pack(
+        &self,
+        kept: &PrepackRequest,
+        what: &dyn fmt::Display,
+        bytes: &[u8],
+        room: &Arc<DeviceMemoryBudget>,
+        meter: &Meter,
+    ) -> Result<Arc<PrepackedOperand>, DeviceError> {
+        let mut forms = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(formed) = forms.iter().find(|formed| formed.form == kept.form) {
+            return Ok(Arc::clone(formed));
+        }
+        let charge = room.charge(&format_args!("{what}, packed"), kept.bytes(), meter)?;
+        let mut words = AlignedBuffer::zeroed(4 * kept.form.len());
+        let data = &mut bytemuck::cast_slice_mut(&mut words)[..kept.form.len()];
+        kept.form.write(&as_f32(kept.dtype, bytes), data);
+        let formed = Arc::new(PrepackedOperand { form: kept.form.clone(), words, _charge: charge });
+        forms.push(Arc::clone(&formed));
+        Ok(formed)
+    }
+
+    /// Forgets them: the value is written.
+    pub(super) fn clear(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}

@@ -1,0 +1,175 @@
+//! Parts of a graph: the nodes that are needed, and inputs in the place of others.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::graph::{Graph, GraphNode, GraphPort, NodeId};
+use crate::op::{BinaryOp, Op, SourceOp};
+use crate::{DType, Descriptor, Shape};
+
+/// The number of the input that it is.
+pub(super) fn input_number(op: &Op) -> Option<u32> {
+    source_op(op).and_then(|source| match source {
+        SourceOp::Input(number) => Some(*number),
+        SourceOp::Constant(_)
+        | SourceOp::Fill(_)
+        | SourceOp::Iota { .. }
+        | SourceOp::Variable(_)
+        | SourceOp::Random { .. } => None,
+    })
+}
+
+pub(super) fn is_random(op: &Op) -> bool {
+    source_op(op).is_some_and(|source| match source {
+        SourceOp::Random { .. } => true,
+        SourceOp::Constant(_)
+        | SourceOp::Fill(_)
+        | SourceOp::Iota { .. }
+        | SourceOp::Variable(_)
+        | SourceOp::Input(_) => false,
+    })
+}
+
+fn source_op(op: &Op) -> Option<&SourceOp> {
+    match op {
+        Op::Source(source) => Some(source),
+        Op::Unary(_)
+        | Op::Binary(_)
+        | Op::Select
+        | Op::Reduce(_)
+        | Op::Movement(_)
+        | Op::Contract(_)
+        | Op::Convolution(_)
+        | Op::Index(_) => None,
+    }
+}
+
+/// Which nodes `wanted` are computed from, themselves included.
+pub(crate) fn ancestors(graph: &Graph, wanted: &[NodeId]) -> Vec<bool> {
+    let mut needed = vec![false; graph.nodes.len()];
+    wanted.iter().for_each(|node| needed[node.index()] = true);
+    for at in (0..graph.nodes.len()).rev() {
+        if needed[at] {
+            graph.nodes[at].inputs.iter().for_each(|input| needed[input.index()] = true);
+        }
+    }
+    needed
+}
+
+/// The graph that gives `wanted` for one shard, and whether it takes the shard's number.
+pub(super) fn micro_batch_graph(graph: &Graph, needed: &[bool], wanted: &[NodeId]) -> (Graph, bool) {
+    let mut part = SubgraphBuilder::new(graph, graph.inputs.clone());
+    let mut keys: HashMap<NodeId, NodeId> = HashMap::new();
+    let mut number = None;
+    for at in (0..needed.len()).filter(|&at| needed[at]) {
+        if is_random(&graph.nodes[at].op) {
+            let key = part.places[graph.nodes[at].inputs[0].index()];
+            let number = *number.get_or_insert_with(|| part.number_input());
+            let key = *keys.entry(key).or_insert_with(|| part.add_nodes(key, number));
+            part.copy_with(at, vec![key]);
+        } else {
+            part.copy(at);
+        }
+    }
+    let outputs = wanted.iter().enumerate();
+    part.graph.outputs = outputs.map(|(at, node)| (format!("part {at}"), part.places[node.index()])).collect();
+    (part.graph, number.is_some())
+}
+
+/// The graph that assigns, given the means of some nodes as the inputs of these numbers.
+pub(super) fn update_graph(
+    graph: &Graph,
+    needed: &[bool],
+    means: &BTreeMap<NodeId, u32>,
+    is_shards: &dyn Fn(NodeId) -> bool,
+) -> Graph {
+    let mut part = SubgraphBuilder::new(graph, Vec::new());
+    for (at, needed) in needed.iter().enumerate() {
+        if let Some(&number) = means.get(&NodeId(at as u32)) {
+            let descriptor = graph.nodes[at].descriptor.clone();
+            part.graph.inputs.push(GraphPort { name: format!("mean {number}"), descriptor: descriptor.clone() });
+            let node =
+                GraphNode { op: Op::Source(SourceOp::Input(number)), inputs: Vec::new(), descriptor, label: None };
+            part.places[at] = part.push(node);
+        } else if *needed {
+            part.copy(at);
+        }
+    }
+    let outputs = graph.outputs.iter().filter(|(_, node)| !is_shards(*node));
+    part.graph.outputs = outputs.map(|(name, node)| (name.clone(), part.places[node.index()])).collect();
+    let assignments = graph.assignments.iter();
+    part.graph.assignments = assignments.map(|&(variable, node)| (variable, part.places[node.index()])).collect();
+    part.graph
+}
+
+/// A graph that is made of nodes of another one.
+struct SubgraphBuilder<'a> {
+    source: &'a Graph,
+    graph: Graph,
+    /// Where nodes of the whole are, as far as they are.
+    places: Vec<NodeId>,
+    /// The same of its constants.
+    constants: HashMap<u32, u32>,
+}
+
+impl<'a> SubgraphBuilder<'a> {
+    fn new(whole: &'a Graph, inputs: Vec<GraphPort>) -> SubgraphBuilder<'a> {
+        let graph = Graph { inputs, variables: whole.variables.clone(), ..Graph::default() };
+        SubgraphBuilder {
+            source: whole,
+            graph,
+            places: vec![NodeId(u32::MAX); whole.nodes.len()],
+            constants: HashMap::new(),
+        }
+    }
+
+    fn push(&mut self, node: GraphNode) -> NodeId {
+        self.graph.nodes.push(node);
+        NodeId(self.graph.nodes.len() as u32 - 1)
+    }
+
+    fn copy(&mut self, at: usize) {
+        let inputs = self.source.nodes[at].inputs.iter().map(|input| self.places[input.index()]).collect();
+        self.copy_with(at, inputs);
+    }
+
+    fn copy_with(&mut self, at: usize, inputs: Vec<NodeId>) {
+        let node = &self.source.nodes[at];
+        let op = match source_op(&node.op) {
+            Some(SourceOp::Constant(number)) => Op::Source(SourceOp::Constant(self.constant(*number))),
+            Some(
+                SourceOp::Input(_)
+                | SourceOp::Fill(_)
+                | SourceOp::Iota { .. }
+                | SourceOp::Variable(_)
+                | SourceOp::Random { .. },
+            )
+            | None => node.op.clone(),
+        };
+        self.places[at] = self.push(GraphNode { op, inputs, ..node.clone() });
+    }
+
+    fn constant(&mut self, number: u32) -> u32 {
+        let constants = &mut self.graph.constants;
+        *self.constants.entry(number).or_insert_with(|| {
+            constants.push(self.source.constants[number as usize].clone());
+            constants.len() as u32 - 1
+        })
+    }
+
+    /// The input that is a shard's number.
+    fn number_input(&mut self) -> NodeId {
+        let mut name = "shard".to_owned();
+        while self.graph.inputs.iter().any(|port| port.name == name) {
+            name.push('\'');
+        }
+        let descriptor = Descriptor::new(DType::U32, Shape::new([4]).expect("a small shape"));
+        let op = Op::Source(SourceOp::Input(self.graph.inputs.len() as u32));
+        self.graph.inputs.push(GraphPort { name, descriptor: descriptor.clone() });
+        self.push(GraphNode { op, inputs: Vec::new(), descriptor, label: None })
+    }
+
+    fn add_nodes(&mut self, a: NodeId, b: NodeId) -> NodeId {
+        let descriptor = self.graph.descriptor(a).clone();
+        self.push(GraphNode { op: Op::Binary(BinaryOp::Add), inputs: vec![a, b], descriptor, label: None })
+    }
+}

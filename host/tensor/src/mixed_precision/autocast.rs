@@ -1,0 +1,167 @@
+//! Contractions of `float32` operands become contractions of the same operands in `float16`.
+
+use std::collections::{BTreeSet, HashMap};
+
+use crate::graph::{Graph, GraphNode, NodeId};
+use crate::op::{MovementOp, Op, UnaryOp};
+use crate::{DType, Descriptor};
+
+/// The graph with these contractions in `float16`, each widened to `float32` behind it; and where each node of `graph` is
+/// in it.
+///
+/// Operands are rounded before they are moved, and once, whoever reads them. What a contraction gives to another one
+/// through movements alone is not widened in between. Left alone are contractions of other data types, and those of two
+/// operands that were widened from `float16` already: whoever built them chose where to round.
+pub fn autocast_to_f16(graph: &Graph, contractions: &BTreeSet<NodeId>) -> (Graph, Vec<NodeId>) {
+    let exchanged = autocast_contractions(graph, contractions.iter().copied());
+    let mut halving = AutocastPass {
+        source: graph,
+        nodes: Vec::with_capacity(graph.nodes.len() + 4 * contractions.len()),
+        places: Vec::with_capacity(graph.nodes.len()),
+        f16_nodes: HashMap::new(),
+    };
+    for (at, node) in graph.nodes.iter().enumerate() {
+        let id = NodeId(at as u32);
+        let place = if exchanged.contains(&id) { halving.cast_contraction(id) } else { halving.copy_node(node) };
+        halving.places.push(place);
+    }
+    let AutocastPass { nodes, places, .. } = halving;
+    let place = |node: &NodeId| places[node.index()];
+    let halved = Graph {
+        nodes,
+        inputs: graph.inputs.clone(),
+        variables: graph.variables.clone(),
+        constants: graph.constants.clone(),
+        outputs: graph.outputs.iter().map(|(name, node)| (name.clone(), place(node))).collect(),
+        assignments: graph.assignments.iter().map(|(variable, node)| (*variable, place(node))).collect(),
+    };
+    (halved, places)
+}
+
+/// Those of `contractions` that [`autocast_to_f16`] exchanges.
+pub(super) fn autocast_contractions(graph: &Graph, contractions: impl Iterator<Item = NodeId>) -> BTreeSet<NodeId> {
+    let widened = is_widened_f16(graph);
+    let is_single = |input: &NodeId| graph.descriptor(*input).dtype == DType::F32;
+    contractions
+        .filter(|contraction| {
+            let inputs = &graph.node(*contraction).inputs;
+            inputs.iter().all(is_single) && !inputs.iter().all(|input| widened[input.index()])
+        })
+        .collect()
+}
+
+/// Which nodes are `float16` numbers in `float32`, moved perhaps.
+fn is_widened_f16(graph: &Graph) -> Vec<bool> {
+    let mut widened: Vec<bool> = Vec::with_capacity(graph.nodes.len());
+    for node in &graph.nodes {
+        widened.push(match moved_operand(node) {
+            Some(operand) => widened[operand.index()],
+            None => narrow_source(graph, node).is_some(),
+        });
+    }
+    widened
+}
+
+/// The `float16` node that this one is in `float32`.
+fn narrow_source(graph: &Graph, node: &GraphNode) -> Option<NodeId> {
+    let to_single = node.op == Op::Unary(UnaryOp::Cast(DType::F32));
+    let operand = *node.inputs.first()?;
+    (to_single && graph.descriptor(operand).dtype == DType::F16).then_some(operand)
+}
+
+/// What the node moves, where it does nothing but move the elements of one operand.
+fn moved_operand(node: &GraphNode) -> Option<NodeId> {
+    match &node.op {
+        Op::Movement(movement) => match movement {
+            MovementOp::Reshape(_)
+            | MovementOp::Broadcast(_)
+            | MovementOp::Transpose(_)
+            | MovementOp::Slice { .. }
+            | MovementOp::Reverse(_) => node.inputs.first().copied(),
+            MovementOp::Pad { .. } | MovementOp::Concat { .. } => None,
+        },
+        Op::Source(_)
+        | Op::Unary(_)
+        | Op::Binary(_)
+        | Op::Select
+        | Op::Reduce(_)
+        | Op::Contract(_)
+        | Op::Convolution(_)
+        | Op::Index(_) => None,
+    }
+}
+
+struct AutocastPass<'a> {
+    source: &'a Graph,
+    nodes: Vec<GraphNode>,
+    /// Where nodes of the whole are, as far as they are.
+    places: Vec<NodeId>,
+    /// Where they are in `float16`.
+    f16_nodes: HashMap<NodeId, NodeId>,
+}
+
+impl AutocastPass<'_> {
+    fn push(&mut self, node: GraphNode) -> NodeId {
+        self.nodes.push(node);
+        NodeId(self.nodes.len() as u32 - 1)
+    }
+
+    fn copy_node(&mut self, node: &GraphNode) -> NodeId {
+        let inputs = node.inputs.iter().map(|input| self.places[input.index()]).collect();
+        self.push(GraphNode { inputs, ..node.clone() })
+    }
+
+    /// The contraction in `float16`, and its result in `float32`.
+    fn cast_contraction(&mut self, id: NodeId) -> NodeId {
+        let node = self.source.node(id);
+        let inputs = node.inputs.iter().map(|input| self.node_in_f16(*input)).collect();
+        let half = self.push(GraphNode { inputs, descriptor: f16_descriptor(node), ..node.clone() });
+        self.f16_nodes.insert(id, half);
+        self.add_cast(half, node, DType::F32)
+    }
+
+    /// The node in `float16`.
+    fn node_in_f16(&mut self, id: NodeId) -> NodeId {
+        // Down to what is moved, and up again: a recursion could be as deep as the graph is long.
+        let mut moves = Vec::new();
+        let mut root = id;
+        let mut place = loop {
+            if let Some(&half) = self.f16_nodes.get(&root) {
+                break half;
+            }
+            let node = self.source.node(root);
+            if let Some(operand) = moved_operand(node) {
+                moves.push(root);
+                root = operand;
+                continue;
+            }
+            let half = match narrow_source(self.source, node) {
+                Some(own) => self.places[own.index()],
+                None => self.add_cast(self.places[root.index()], node, DType::F16),
+            };
+            self.f16_nodes.insert(root, half);
+            break half;
+        };
+        for id in moves.into_iter().rev() {
+            let node = self.source.node(id);
+            place = self.push(GraphNode {
+                inputs: vec![place],
+                descriptor: f16_descriptor(node),
+                label: None,
+                ..node.clone()
+            });
+            self.f16_nodes.insert(id, place);
+        }
+        place
+    }
+
+    fn add_cast(&mut self, operand: NodeId, of: &GraphNode, to: DType) -> NodeId {
+        let descriptor = Descriptor::new(to, of.descriptor.shape.clone());
+        self.push(GraphNode { op: Op::Unary(UnaryOp::Cast(to)), inputs: vec![operand], descriptor, label: None })
+    }
+}
+
+/// What the node's result is in `float16`.
+fn f16_descriptor(node: &GraphNode) -> Descriptor {
+    Descriptor::new(DType::F16, node.descriptor.shape.clone())
+}

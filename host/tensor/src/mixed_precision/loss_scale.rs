@@ -1,0 +1,88 @@
+//! The scale of the loss: how it is found, and what becomes of a step in which it was too large.
+//!
+//! Source: Micikevicius et al., section 3.2; bounds as in NVIDIA Apex (`max_loss_scale`) and TensorFlow
+//! (`LossScaleOptimizer`, never below 1); growth as in PyTorch's `GradScaler`.
+
+use crate::DType;
+use crate::builder::GraphBuilder;
+use crate::error::GraphError;
+use crate::graph::NodeId;
+use crate::op::Scalar;
+
+/// The scale of the first step. All scales are powers of two, so that they change exponents alone.
+pub const LOSS_SCALE_INITIAL: f64 = 65_536.0;
+/// The scale is never smaller.
+pub const LOSS_SCALE_MIN: f64 = 1.0;
+/// The scale is never larger, 2^24.
+pub const LOSS_SCALE_MAX: f64 = 16_777_216.0;
+/// What it is multiplied by after [`LOSS_SCALE_GROWTH_INTERVAL`] sound steps.
+pub const LOSS_SCALE_GROWTH_FACTOR: f64 = 2.0;
+/// What it is multiplied by after a step that was left out.
+pub const LOSS_SCALE_BACKOFF_FACTOR: f64 = 0.5;
+/// Sound steps in a row after which the scale grows.
+pub const LOSS_SCALE_GROWTH_INTERVAL: i32 = 2000;
+
+/// Variables of the graph, each without dimensions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LossScaleNodes {
+    /// `float32`, [`LOSS_SCALE_INITIAL`] at first.
+    pub scale: NodeId,
+    /// `int32`: sound steps since the scale changed.
+    pub sound_steps: NodeId,
+    /// `int32`: steps that were left out, all together.
+    pub skipped_steps: NodeId,
+}
+
+/// Has a step be left out in which one of `gradients` is not finite: floating-point variables that are assigned so far keep
+/// what they hold. Gives 1 for a sound step, a `uint8` without dimensions. What is assigned later is not guarded.
+///
+/// # Errors
+/// `UnknownNode`; `DType` where a gradient is no float; `TooManyNodes`.
+pub fn skip_nonfinite_step(builder: &mut GraphBuilder, gradients: &[NodeId]) -> Result<NodeId, GraphError> {
+    let mut sound = None;
+    for &gradient in gradients {
+        let finite = builder.all_finite(gradient)?;
+        sound = Some(match sound {
+            Some(others) => builder.logical_and(others, finite)?,
+            None => finite,
+        });
+    }
+    let sound = match sound {
+        Some(sound) => sound,
+        None => builder.scalar(DType::U8, Scalar::Int(1))?,
+    };
+    builder.assign_only_where(sound)?;
+    Ok(sound)
+}
+
+/// Assigns the scale: halved after a step that is not `sound`, doubled after [`LOSS_SCALE_GROWTH_INTERVAL`] sound ones.
+///
+/// # Errors
+/// `AssignedTwice` where it is assigned already; `AssignMismatch` where a variable is of another kind; `UnknownNode`;
+/// `TooManyNodes`.
+pub fn update_loss_scale(g: &mut GraphBuilder, sound: NodeId, of: &LossScaleNodes) -> Result<(), GraphError> {
+    let [one, zero, steps] =
+        [1, 0, LOSS_SCALE_GROWTH_INTERVAL.into()].map(|value| g.scalar(DType::I32, Scalar::Int(value)));
+    let (one, zero, steps) = (one?, zero?, steps?);
+    let [growth, backoff, least, most] =
+        [LOSS_SCALE_GROWTH_FACTOR, LOSS_SCALE_BACKOFF_FACTOR, LOSS_SCALE_MIN, LOSS_SCALE_MAX]
+            .map(|value| g.scalar(DType::F32, Scalar::Float(value)));
+    let counted = g.add(of.sound_steps, one)?;
+    let grows = g.greater_or_equal(counted, steps)?;
+
+    let larger = g.mul(of.scale, growth?)?;
+    let larger = g.min(larger, most?)?;
+    let smaller = g.mul(of.scale, backoff?)?;
+    let smaller = g.max(smaller, least?)?;
+    let kept = g.select(grows, larger, of.scale)?;
+    let scale = g.select(sound, kept, smaller)?;
+    g.assign_to(of.scale, scale)?;
+
+    let counted = g.select(grows, zero, counted)?;
+    let counted = g.select(sound, counted, zero)?;
+    g.assign_to(of.sound_steps, counted)?;
+
+    let more = g.select(sound, zero, one)?;
+    let left_out = g.add(of.skipped_steps, more)?;
+    g.assign_to(of.skipped_steps, left_out)
+}

@@ -1,0 +1,102 @@
+//! Generated graphs with inputs for them: what property tests of gradients, of the compiler and of devices run.
+//!
+//! [`primitive_cases`] has at least one small graph for every primitive, data type and edge case; [`random_graph`] composes primitives at
+//! random, and [`tangle`] few of them in graphs of which much is read at once. Everything follows from the seed. Values are chosen so that small numeric differences between devices cannot
+//! change an integer: comparisons, rounding and indices work on values that are the same on every device.
+
+mod attention;
+mod case_builder;
+mod contract;
+mod convolution;
+mod elementwise;
+mod high_fan_in;
+mod index;
+mod movement;
+mod op_ordinal;
+mod random_graph;
+mod reduce;
+mod source;
+mod values;
+mod wide_integer;
+
+use crate::graph::NodeId;
+use crate::interp::InterpTensor;
+use crate::{GraphBuilder, VerifiedGraph, verify};
+
+pub use attention::{AttentionConfig, MASKS, MaskKind, attention_case};
+use case_builder::CaseBuilder;
+pub use high_fan_in::high_fan_in_graph;
+pub use op_ordinal::{OPS_COUNT, op_ordinal};
+pub use random_graph::random_graph;
+pub use values::CaseRng;
+
+/// A graph, and values for its inputs and variables in the graph's order.
+#[derive(Clone, Debug)]
+pub struct GraphCase {
+    /// What is tried, for messages.
+    pub name: String,
+    /// The graph, which may be extended (by gradients, say) before it is verified.
+    pub builder: GraphBuilder,
+    /// One value for each input.
+    pub inputs: Vec<InterpTensor>,
+    /// One value for each variable.
+    pub variables: Vec<InterpTensor>,
+    /// The inputs' nodes.
+    pub input_nodes: Vec<NodeId>,
+    /// The outputs' nodes.
+    pub output_nodes: Vec<NodeId>,
+    /// Whether outputs are differentiable in the float inputs at these values, with no kink within 0.01.
+    pub smooth: bool,
+}
+
+impl GraphCase {
+    /// The graph, verified.
+    pub fn verified_graph(&self) -> VerifiedGraph {
+        verify(self.builder.clone().finish()).expect("generated graphs are valid")
+    }
+}
+
+/// Small graphs of one primitive each, every primitive at least once (tested by [`ordinal`]).
+pub fn primitive_cases(seed: u64) -> Vec<GraphCase> {
+    let random = &mut CaseRng::new(seed);
+    let mut cases = Vec::new();
+    source::cases(random, &mut cases);
+    elementwise::cases(random, &mut cases);
+    reduce::cases(random, &mut cases);
+    movement::cases(random, &mut cases);
+    contract::cases(random, &mut cases);
+    convolution::cases(random, &mut cases);
+    index::cases(random, &mut cases);
+    wide_integer::cases(&mut cases);
+    cases
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{OPS_COUNT, high_fan_in_graph, op_ordinal, primitive_cases, random_graph};
+
+    #[test]
+    fn every_primitive_has_a_case() {
+        let mut seen = [false; OPS_COUNT];
+        for case in primitive_cases(1) {
+            for node in &case.verified_graph().graph().nodes {
+                seen[op_ordinal(&node.op)] = true;
+            }
+        }
+        let missing: Vec<usize> = (0..OPS_COUNT).filter(|&op| !seen[op]).collect();
+        assert!(missing.is_empty(), "no case for ordinals {missing:?}");
+    }
+
+    #[test]
+    fn cases_are_deterministic_for_a_seed() {
+        for seed in 0..50 {
+            let (first, second) = (random_graph(seed), random_graph(seed));
+            assert_eq!(first.verified_graph(), second.verified_graph());
+            assert_eq!(first.inputs, second.inputs);
+            assert_eq!(first.variables, second.variables);
+            assert_eq!(high_fan_in_graph(seed).verified_graph(), high_fan_in_graph(seed).verified_graph());
+        }
+        let names = |seed| primitive_cases(seed).into_iter().map(|case| case.name).collect::<Vec<_>>();
+        assert_eq!(names(1), names(2), "cases have stable names");
+    }
+}
