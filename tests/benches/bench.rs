@@ -47,14 +47,14 @@ mod training;
 
 use std::process::ExitCode;
 
-use report::Report;
-use saggar_tests::Server;
-use stage::Stage;
+use report::BenchReport;
+use saggar_tests::ServerProcess;
+use stage::BenchFixture;
 
-type Section = fn(&Stage, &Server, &mut Report);
+type BenchSection = fn(&BenchFixture, &ServerProcess, &mut BenchReport);
 
 /// In running order.
-const SECTIONS: [(&str, Section); 10] = [
+const SECTIONS: [(&str, BenchSection); 10] = [
     ("training", training::measure),
     ("queue", queue::measure),
     ("overhead", overhead::measure),
@@ -81,13 +81,13 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     }
     let is_wanted = |name: &str| named.is_empty() || named.iter().any(|named| *named == name);
-    let load = machine::load();
-    println!("{}\n{}", machine::describe(), machine::noise(load));
-    let (stage, mut report) = (Stage::new(), Report::default());
+    let load = machine::load_average();
+    println!("{}\n{}", machine::describe(), machine::noise_warning(load));
+    let (stage, mut report) = (BenchFixture::new(), BenchReport::default());
     // By a server of its own: those that are measured have only served.
-    stage.train_lenet(&stage.server());
+    stage.train_lenet(&stage.start_server());
     for (_, section) in SECTIONS.iter().filter(|(name, _)| is_wanted(name)) {
-        section(&stage, &stage.server(), &mut report);
+        section(&stage, &stage.start_server(), &mut report);
     }
-    if report.print() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if report.print_goals() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

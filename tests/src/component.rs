@@ -6,8 +6,8 @@ mod trainer_component;
 use trainer_component::TrainerComponent;
 
 /// A component that is a plugin by its exports, and traps when it is run.
-pub fn plugin() -> Vec<u8> {
-    trainer("", "", "", "unreachable")
+pub fn trapping_plugin() -> Vec<u8> {
+    component_with_train_body("", "", "", "unreachable")
 }
 
 /// A component whose `train` has this body, in a module with these fields that is instantiated with these arguments, after
@@ -15,12 +15,12 @@ pub fn plugin() -> Vec<u8> {
 ///
 /// # Panics
 /// If the text is not a component.
-pub fn trainer(prelude: &str, arguments: &str, fields: &str, body: &str) -> Vec<u8> {
+pub fn component_with_train_body(prelude: &str, arguments: &str, fields: &str, body: &str) -> Vec<u8> {
     TrainerComponent { prelude, arguments, fields, body, ..TrainerComponent::default() }.wasm()
 }
 
 /// A number as WebAssembly writes it: unsigned LEB128.
-pub fn leb(mut value: usize) -> Vec<u8> {
+pub fn encode_leb128(mut value: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     while value >= 0x80 {
         bytes.push((value & 0x7f) as u8 | 0x80);
@@ -31,17 +31,17 @@ pub fn leb(mut value: usize) -> Vec<u8> {
 }
 
 fn section(id: u8, content: &[u8]) -> Vec<u8> {
-    [&[id][..], &leb(content.len()), content].concat()
+    [&[id][..], &encode_leb128(content.len()), content].concat()
 }
 
 /// The plugin with a core module more, of functions that nothing calls: `code` is what each of them does, with `locals`
 /// locals of type `i32`.
-pub fn with_functions(functions: usize, locals: usize, code: &[u8]) -> Vec<u8> {
-    let body = [&[1][..], &leb(locals), &[0x7f], code, &[0x0b]].concat();
-    let body = [leb(body.len()), body].concat();
+pub fn plugin_with_functions(functions: usize, locals: usize, code: &[u8]) -> Vec<u8> {
+    let body = [&[1][..], &encode_leb128(locals), &[0x7f], code, &[0x0b]].concat();
+    let body = [encode_leb128(body.len()), body].concat();
     let types = section(1, &[1, 0x60, 0, 0]);
-    let declared = section(3, &[leb(functions), vec![0; functions]].concat());
-    let bodies = section(10, &[leb(functions), body.repeat(functions)].concat());
+    let declared = section(3, &[encode_leb128(functions), vec![0; functions]].concat());
+    let bodies = section(10, &[encode_leb128(functions), body.repeat(functions)].concat());
     let module = [b"\0asm\x01\0\0\0".to_vec(), types, declared, bodies].concat();
-    [plugin(), section(1, &module)].concat()
+    [trapping_plugin(), section(1, &module)].concat()
 }

@@ -11,15 +11,15 @@ pub fn lenet() -> PathBuf {
 
 /// One of the reference plugins.
 pub fn plugin(name: &str) -> PathBuf {
-    built(root().join("plugins/target/saggar").join(format!("{name}.wasm")))
+    require_built(root().join("plugins/target/saggar").join(format!("{name}.wasm")))
 }
 
 /// One of the plugins under `tests/guests`.
 pub fn guest(name: &str) -> PathBuf {
-    built(root().join("tests/guests/target/saggar").join(format!("{name}.wasm")))
+    require_built(root().join("tests/guests/target/saggar").join(format!("{name}.wasm")))
 }
 
-fn built(path: PathBuf) -> PathBuf {
+fn require_built(path: PathBuf) -> PathBuf {
     assert!(path.is_file(), "{} is missing: `make guests` builds it", path.display());
     path
 }

@@ -7,7 +7,7 @@ use ureq::Agent;
 
 /// What is sent.
 #[derive(Clone, Copy, Debug)]
-pub enum Payload<'a> {
+pub enum HttpPayload<'a> {
     /// No body.
     Nothing,
     /// JSON.
@@ -18,7 +18,7 @@ pub enum Payload<'a> {
 
 /// What came back.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct HttpResponse {
     /// The HTTP status.
     pub status: u16,
     /// Headers by lower-case name.
@@ -27,7 +27,7 @@ pub struct Answer {
     pub text: String,
 }
 
-impl Answer {
+impl HttpResponse {
     /// The body as JSON; null where it is none.
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.text).unwrap_or(Value::Null)
@@ -43,7 +43,7 @@ impl Answer {
 ///
 /// # Errors
 /// Where no whole answer came: the connection was refused, cut or too slow.
-pub fn request(agent: &Agent, method: &str, url: &str, payload: Payload<'_>) -> Result<Answer, ureq::Error> {
+pub fn request(agent: &Agent, method: &str, url: &str, payload: HttpPayload<'_>) -> Result<HttpResponse, ureq::Error> {
     request_as(agent, None, method, url, payload)
 }
 
@@ -53,28 +53,28 @@ pub(crate) fn request_as(
     key: Option<&str>,
     method: &str,
     url: &str,
-    payload: Payload<'_>,
-) -> Result<Answer, ureq::Error> {
+    payload: HttpPayload<'_>,
+) -> Result<HttpResponse, ureq::Error> {
     let mut builder = ureq::http::Request::builder().method(method).uri(url);
     if let Some(key) = key {
         builder = builder.header("authorization", format!("Bearer {key}"));
     }
     let mut response = match payload {
-        Payload::Nothing => agent.run(builder.body(())?)?,
-        Payload::Json(value) => {
+        HttpPayload::Nothing => agent.run(builder.body(())?)?,
+        HttpPayload::Json(value) => {
             agent.run(builder.header("content-type", "application/json").body(value.to_string())?)?
         }
-        Payload::Bytes(kind, bytes) => agent.run(builder.header("content-type", kind).body(bytes)?)?,
+        HttpPayload::Bytes(kind, bytes) => agent.run(builder.header("content-type", kind).body(bytes)?)?,
     };
     let text = |value: &ureq::http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
     let headers = response.headers().iter().map(|(name, value)| (name.as_str().to_owned(), text(value))).collect();
     let status = response.status().as_u16();
     let body = response.body_mut().with_config().limit(1 << 30).read_to_vec()?;
-    Ok(Answer { status, headers, text: String::from_utf8_lossy(&body).into_owned() })
+    Ok(HttpResponse { status, headers, text: String::from_utf8_lossy(&body).into_owned() })
 }
 
 /// An agent that gives up after a minute.
-pub(crate) fn agent() -> Agent {
+pub(crate) fn http_agent() -> Agent {
     let config = Agent::config_builder().http_status_as_error(false).timeout_global(Some(Duration::from_secs(60)));
     Agent::new_with_config(config.build())
 }

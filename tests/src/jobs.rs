@@ -3,55 +3,55 @@
 use serde_json::{Map, Value, json};
 
 use crate::guests::guest;
-use crate::http::{Answer, Payload};
-use crate::server::Server;
+use crate::http::{HttpPayload, HttpResponse};
+use crate::server::ServerProcess;
 
 /// A job of `steady` to submit: its specification and its parameters.
 #[derive(Clone, Debug)]
-pub struct Steady {
+pub struct SteadyJob {
     spec: Map<String, Value>,
 }
 
-impl Steady {
+impl SteadyJob {
     /// A job of so many steps, on the processor, that saves a checkpoint every few steps.
-    pub fn steps(steps: u64) -> Steady {
+    pub fn with_steps(steps: u64) -> SteadyJob {
         let spec = json!({
             "project": "steady",
             "device": "cpu",
             "checkpoint_every": { "steps": 5 },
             "parameters": { "steps": steps },
         });
-        Steady { spec: spec.as_object().cloned().expect("an object") }
+        SteadyJob { spec: spec.as_object().cloned().expect("an object") }
     }
 
     /// With a field of the specification.
     #[must_use]
-    pub fn with(mut self, field: &str, value: impl Into<Value>) -> Steady {
+    pub fn with_field(mut self, field: &str, value: impl Into<Value>) -> SteadyJob {
         self.spec.insert(field.to_owned(), value.into());
         self
     }
 
     /// With a parameter of the plugin.
     #[must_use]
-    pub fn parameter(mut self, name: &str, value: impl Into<Value>) -> Steady {
+    pub fn with_parameter(mut self, name: &str, value: impl Into<Value>) -> SteadyJob {
         self.spec["parameters"][name] = value.into();
         self
     }
 
     /// The specification, with the plugin's digest.
-    pub fn spec(&self, server: &Server) -> Value {
+    pub fn spec(&self, server: &ServerProcess) -> Value {
         let mut spec = self.spec.clone();
         spec.insert("plugin".to_owned(), json!(server.upload(&guest("steady"))));
         Value::Object(spec)
     }
 
     /// Submits it, whatever the answer.
-    pub fn post(&self, server: &Server) -> Answer {
-        server.request("POST", "/api/v1/jobs", Payload::Json(&self.spec(server)))
+    pub fn post(&self, server: &ServerProcess) -> HttpResponse {
+        server.request("POST", "/api/v1/jobs", HttpPayload::Json(&self.spec(server)))
     }
 
     /// Submits it and returns its name.
-    pub fn submit(&self, server: &Server) -> String {
+    pub fn submit(&self, server: &ServerProcess) -> String {
         let answer = self.post(server);
         assert_eq!(answer.status, 201, "{}", answer.text);
         answer.json()["name"].as_str().expect("a name").to_owned()

@@ -14,11 +14,13 @@ pub mod webnn;
 
 pub use cgroup::MemoryGroup;
 pub use guests::{guest, lenet, plugin};
-pub use http::{Answer, Payload, request};
-pub use jobs::Steady;
-pub use mounts::unshared;
-pub use process::{as_user, children, kill_9, lower_priority, memory_kib, processes_of, workers};
-pub use server::{Server, binary, copy_version, series_value};
+pub use http::{HttpPayload, HttpResponse, request};
+pub use jobs::SteadyJob;
+pub use mounts::unshare_command;
+pub use process::{
+    child_processes, command_as_user, kill_9, lower_priority, memory_kib, processes_of, worker_processes,
+};
+pub use server::{ServerProcess, binary, copy_version, series_value};
 
 use std::path::PathBuf;
 

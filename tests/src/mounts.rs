@@ -3,11 +3,11 @@
 use std::process::Command;
 
 /// The ways into one: of a user name space, and, where those are not given, by root's own right.
-const WAYS: [&[&str]; 2] = [&["--user", "--map-root-user", "--mount"], &["--mount"]];
+const UNSHARE_ARGUMENTS: [&[&str]; 2] = [&["--user", "--map-root-user", "--mount"], &["--mount"]];
 
 /// A command that runs the shell script and the arguments that are added to it in such a name space, or `None` where this
 /// machine lets nobody mount, which is said.
-pub fn unshared() -> Option<Command> {
+pub fn unshare_command() -> Option<Command> {
     let place = tempfile::tempdir().expect("a directory for temporary files");
     let command = |way: &[&str]| {
         let mut command = Command::new("unshare");
@@ -18,7 +18,7 @@ pub fn unshared() -> Option<Command> {
         let tried = command(way).arg("mount -t tmpfs tmpfs \"$0\"").arg(place.path()).output();
         tried.is_ok_and(|output| output.status.success())
     };
-    let way = WAYS.into_iter().find(may);
+    let way = UNSHARE_ARGUMENTS.into_iter().find(may);
     if way.is_none() {
         #[expect(clippy::print_stdout, reason = "a skipped test says so")]
         {

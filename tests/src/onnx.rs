@@ -5,7 +5,7 @@
 
 mod case;
 mod proto;
-pub mod small;
+pub mod small_model;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,12 +14,13 @@ use std::time::Duration;
 
 use saggar_device::{Backend, Meter};
 use saggar_plugin::{
-    Host, HostConfig, LoadedModel, ModelLimits, ModelParts, NamedBytes, Plugin, PluginError, Terms, import,
+    CompiledPlugin, LoadedModel, ModelLimits, ModelParts, NamedTensorBytes, PluginEngine, PluginEngineConfig,
+    PluginError, PredictionOptions, import,
 };
 use saggar_tensor::{Descriptor, Shape};
 use serde_json::{Map, Value, json};
 
-use case::{Case, Given};
+use case::{ConformanceTensor, OnnxCase};
 
 /// Longest that a prediction of a case may take.
 const PREDICT_TIME: Duration = Duration::from_secs(60);
@@ -28,14 +29,14 @@ const FIXED_ELEMENTS_MAX: usize = 64;
 
 /// The plugin, ready to import on any device.
 #[derive(Debug)]
-pub struct Importer {
-    host: Host,
-    plugin: Plugin,
+pub struct ConformanceImporter {
+    host: PluginEngine,
+    plugin: CompiledPlugin,
 }
 
 /// How the cases went on one device.
 #[derive(Clone, Debug, Default)]
-pub struct Report {
+pub struct OnnxReport {
     /// Cases whose outputs were all near enough.
     pub passed: usize,
     /// Cases that the plugin or the device does not take, each with its reason.
@@ -45,20 +46,20 @@ pub struct Report {
 }
 
 /// Why a case did not pass.
-enum Failure {
+enum CaseFailure {
     Unsupported(String),
     Wrong(String),
 }
 
-impl Importer {
+impl ConformanceImporter {
     /// Compiles the component.
     ///
     /// # Errors
     /// Whatever makes it none that imports.
-    pub fn new(component: &[u8]) -> Result<Importer, String> {
-        let host = Host::new(HostConfig::default()).map_err(|error| error.to_string())?;
+    pub fn new(component: &[u8]) -> Result<ConformanceImporter, String> {
+        let host = PluginEngine::new(PluginEngineConfig::default()).map_err(|error| error.to_string())?;
         let plugin = host.compile(component).map_err(|error| error.to_string())?;
-        Ok(Importer { host, plugin })
+        Ok(ConformanceImporter { host, plugin })
     }
 
     /// Runs the cases under `root` whose path contains `only`, and tells `progress` of each that is done.
@@ -71,34 +72,36 @@ impl Importer {
         only: &str,
         device: &Arc<dyn Backend>,
         mut progress: impl FnMut(usize, usize),
-    ) -> Result<Report, String> {
-        let folders = case::folders(root, only)?;
-        let mut report = Report::default();
+    ) -> Result<OnnxReport, String> {
+        let folders = case::case_folders(root, only)?;
+        let mut report = OnnxReport::default();
         for (at, folder) in folders.iter().enumerate() {
             let name = folder.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
-            let outcome = case::read(folder).map_err(Failure::Unsupported).and_then(|case| self.run(&case, device));
+            let outcome = case::read(folder).map_err(CaseFailure::Unsupported).and_then(|case| self.run(&case, device));
             match outcome {
                 Ok(()) => report.passed += 1,
-                Err(Failure::Unsupported(reason)) => report.unsupported.push(format!("{name}: {reason}")),
-                Err(Failure::Wrong(reason)) => report.wrong.push(format!("{name}: {reason}")),
+                Err(CaseFailure::Unsupported(reason)) => report.unsupported.push(format!("{name}: {reason}")),
+                Err(CaseFailure::Wrong(reason)) => report.wrong.push(format!("{name}: {reason}")),
             }
             progress(at + 1, folders.len());
         }
         Ok(report)
     }
 
-    fn run(&self, case: &Case, device: &Arc<dyn Backend>) -> Result<(), Failure> {
+    fn run(&self, case: &OnnxCase, device: &Arc<dyn Backend>) -> Result<(), CaseFailure> {
         for (inputs, expected) in &case.sets {
             let (model, fixed) = self.load(case, inputs, device)?;
             let given = inputs.iter().filter(|input| !fixed.contains(&input.name));
             let batched = !model.signature().batch_sizes.is_empty();
-            let given = given.map(|input| tensor(input, batched)).collect::<Result<Vec<NamedBytes>, _>>()?;
-            let outputs =
-                model.predict(given, &Terms::within(PREDICT_TIME)).map_err(|error| refused("predict", &error))?;
+            let given =
+                given.map(|input| input_tensor(input, batched)).collect::<Result<Vec<NamedTensorBytes>, _>>()?;
+            let outputs = model
+                .predict(given, &PredictionOptions::with_deadline(PREDICT_TIME))
+                .map_err(|error| classify_refusal("predict", &error))?;
             for (want, (name, descriptor, bytes)) in expected.iter().zip(&outputs) {
-                let descriptor = if batched { descriptor.clone() } else { item(descriptor)? };
-                if let Some(difference) = want.differs(&descriptor, bytes) {
-                    return Err(Failure::Wrong(format!("output {name}: {difference}")));
+                let descriptor = if batched { descriptor.clone() } else { item_descriptor(descriptor)? };
+                if let Some(difference) = want.difference_from(&descriptor, bytes) {
+                    return Err(CaseFailure::Wrong(format!("output {name}: {difference}")));
                 }
             }
         }
@@ -108,21 +111,21 @@ impl Importer {
     /// Imports and loads the model, with as few inputs fixed as it can be imported with. Gives their names too.
     fn load(
         &self,
-        case: &Case,
-        inputs: &[Given],
+        case: &OnnxCase,
+        inputs: &[ConformanceTensor],
         device: &Arc<dyn Backend>,
-    ) -> Result<(LoadedModel, Vec<String>), Failure> {
+    ) -> Result<(LoadedModel, Vec<String>), CaseFailure> {
         let mut fixed = Vec::new();
         let limits = ModelLimits { instances_max: 1, ..ModelLimits::default() };
         loop {
-            let options = options(inputs, &fixed).to_string();
+            let options = import_options(inputs, &fixed).to_string();
             let meter = Meter::unlimited();
             let imported = import(&self.host, &self.plugin, &case.model, &options, device.clone(), meter, limits);
             let imported = match imported {
                 Ok(imported) => imported,
-                Err(PluginError::Guest { message, .. }) if fix(&message, inputs, &mut fixed) => continue,
-                Err(PluginError::Guest { message, .. }) => return Err(Failure::Unsupported(message)),
-                Err(error) => return Err(refused("import", &error)),
+                Err(PluginError::Guest { message, .. }) if fix_input(&message, inputs, &mut fixed) => continue,
+                Err(PluginError::Guest { message, .. }) => return Err(CaseFailure::Unsupported(message)),
+                Err(error) => return Err(classify_refusal("import", &error)),
             };
             let parts = ModelParts {
                 plugin: self.plugin.clone(),
@@ -131,27 +134,27 @@ impl Importer {
                 weights_meter: Meter::unlimited(),
                 meter: Meter::unlimited(),
                 limits,
-                started: None,
+                on_instance_start: None,
             };
             return LoadedModel::load(&self.host, parts, device.clone())
                 .map(|model| (model, fixed))
-                .map_err(|error| refused("load", &error));
+                .map_err(|error| classify_refusal("load", &error));
         }
     }
 }
 
 /// What the host cannot take by design is unsupported; the rest should not have happened.
-fn refused(during: &str, error: &PluginError) -> Failure {
+fn classify_refusal(during: &str, error: &PluginError) -> CaseFailure {
     let reason = format!("{during}: {error}");
     match error {
-        PluginError::BadSignature { .. } => Failure::Unsupported(reason),
-        PluginError::Device(error) if error.to_string().contains("64-bit") => Failure::Unsupported(reason),
-        _ => Failure::Wrong(reason),
+        PluginError::BadSignature { .. } => CaseFailure::Unsupported(reason),
+        PluginError::Device(error) if error.to_string().contains("64-bit") => CaseFailure::Unsupported(reason),
+        _ => CaseFailure::Wrong(reason),
     }
 }
 
 /// The options of an import: the values of inputs that are fixed, and the shapes of the others.
-fn options(inputs: &[Given], fixed: &[String]) -> Value {
+fn import_options(inputs: &[ConformanceTensor], fixed: &[String]) -> Value {
     let (mut shapes, mut constants) = (Map::new(), Map::new());
     for input in inputs {
         if fixed.contains(&input.name) {
@@ -165,7 +168,7 @@ fn options(inputs: &[Given], fixed: &[String]) -> Value {
 
 /// Fixes the input that the message says must be known; where that one is computed, all inputs of a few integers. Whether
 /// any is fixed that was not.
-fn fix(message: &str, inputs: &[Given], fixed: &mut Vec<String>) -> bool {
+fn fix_input(message: &str, inputs: &[ConformanceTensor], fixed: &mut Vec<String>) -> bool {
     let Some((head, _)) = message.split_once(" must be known when the model is imported") else { return false };
     let name = head.rsplit_once("` (").and_then(|(head, _)| head.rsplit_once('`')).map_or("", |(_, name)| name);
     let before = fixed.len();
@@ -183,26 +186,26 @@ fn fix(message: &str, inputs: &[Given], fixed: &mut Vec<String>) -> bool {
 }
 
 /// An input as the model takes it: a model without batches takes items, which a batch of one holds.
-fn tensor(input: &Given, batched: bool) -> Result<NamedBytes, Failure> {
+fn input_tensor(input: &ConformanceTensor, batched: bool) -> Result<NamedTensorBytes, CaseFailure> {
     let descriptor = if batched {
         input.descriptor.clone()
     } else {
         let dims = [&[1], input.descriptor.shape.dims()].concat();
-        let shape = Shape::new(dims).map_err(|error| Failure::Unsupported(error.to_string()))?;
+        let shape = Shape::new(dims).map_err(|error| CaseFailure::Unsupported(error.to_string()))?;
         Descriptor::new(input.descriptor.dtype, shape)
     };
     Ok((input.name.clone(), descriptor, input.bytes.clone()))
 }
 
 /// An output without the batch of one around it.
-fn item(batch: &Descriptor) -> Result<Descriptor, Failure> {
+fn item_descriptor(batch: &Descriptor) -> Result<Descriptor, CaseFailure> {
     let dims = batch.shape.dims().get(1..).unwrap_or_default();
-    let shape = Shape::new(dims).map_err(|error| Failure::Wrong(error.to_string()))?;
+    let shape = Shape::new(dims).map_err(|error| CaseFailure::Wrong(error.to_string()))?;
     Ok(Descriptor::new(batch.dtype, shape))
 }
 
 /// How many cases are not supported for each reason: the operator or type that is named, or the beginning of the message.
-pub fn reasons(unsupported: &[String]) -> Vec<(String, usize)> {
+pub fn count_reasons(unsupported: &[String]) -> Vec<(String, usize)> {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for line in unsupported {
         let words: Vec<&str> = line.split_whitespace().skip(1).collect();

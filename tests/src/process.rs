@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// The processes whose parent is `pid`.
-pub fn children(pid: u32) -> Vec<u32> {
+pub fn child_processes(pid: u32) -> Vec<u32> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc").expect("a system with /proc").flatten() {
         let Ok(child) = entry.file_name().to_string_lossy().parse::<u32>() else { continue };
@@ -19,12 +19,12 @@ pub fn children(pid: u32) -> Vec<u32> {
 }
 
 /// The processes whose parent is `pid` and that run attempts at jobs: a server starts others too, to look for devices.
-pub fn workers(pid: u32) -> Vec<u32> {
+pub fn worker_processes(pid: u32) -> Vec<u32> {
     let is_worker = |pid: &u32| {
         let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         words.split(|byte| *byte == 0).any(|word| word == b"worker")
     };
-    children(pid).into_iter().filter(is_worker).collect()
+    child_processes(pid).into_iter().filter(is_worker).collect()
 }
 
 /// Kills the process as `kill -9` does. Whether it was there.
@@ -66,7 +66,7 @@ pub fn memory_kib(pid: u32, field: &str) -> u64 {
 
 /// Returns a command that runs the program and arguments that are added to it as the user and group of this number. Only root
 /// may run it.
-pub fn as_user(number: u32) -> Command {
+pub fn command_as_user(number: u32) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--reuid", &number.to_string(), "--regid", &number.to_string(), "--clear-groups"]);
     command

@@ -9,15 +9,15 @@ use serde_json::Value;
 use ureq::Agent;
 
 use crate::guests::lenet;
-use crate::http::{Answer, Payload, agent, request_as};
+use crate::http::{HttpPayload, HttpResponse, http_agent, request_as};
 use crate::root;
 
 /// How long anything may take before a test gives up.
-const PATIENCE: Duration = Duration::from_secs(180);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// A running server; killed, with its workers, when it is dropped.
 #[derive(Debug)]
-pub struct Server {
+pub struct ServerProcess {
     child: Child,
     url: String,
     home: PathBuf,
@@ -33,28 +33,28 @@ pub fn binary() -> PathBuf {
     path
 }
 
-impl Server {
+impl ServerProcess {
     /// Starts a server on a free port with its state in `home`.
-    pub fn start(home: &Path) -> Server {
-        Server::start_with(home, &[])
+    pub fn start(home: &Path) -> ServerProcess {
+        ServerProcess::start_with(home, &[])
     }
 
     /// Starts a server with its state in a new directory.
-    pub fn fresh() -> (tempfile::TempDir, Server) {
+    pub fn start_in_temp_dir() -> (tempfile::TempDir, ServerProcess) {
         let home = tempfile::tempdir().expect("a directory for temporary files");
-        let server = Server::start(home.path());
+        let server = ServerProcess::start(home.path());
         (home, server)
     }
 
     /// Starts a server with further arguments.
-    pub fn start_with(home: &Path, arguments: &[&str]) -> Server {
+    pub fn start_with(home: &Path, arguments: &[&str]) -> ServerProcess {
         let mut command = Command::new(binary());
         command.args(["serve", "--addr", "127.0.0.1:0", "--device", "cpu", "--home"]).arg(home).args(arguments);
-        Server::of(command, home)
+        ServerProcess::from_command(command, home)
     }
 
     /// Waits for the server that a command becomes, with its log in `home`.
-    pub fn of(mut command: Command, home: &Path) -> Server {
+    pub fn from_command(mut command: Command, home: &Path) -> ServerProcess {
         let log = std::fs::OpenOptions::new().create(true).append(true).open(home.join("server.log"));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log.expect("the home directory is writable"));
         let mut child = command.spawn().expect("the binary starts");
@@ -63,13 +63,13 @@ impl Server {
         BufReader::new(stdout).read_line(&mut line).expect("the server says its address");
         let url = line.trim().to_owned();
         let scheme = url.split("127.0.0.1:").next().unwrap_or_default();
-        assert!(matches!(scheme, "http://" | "https://"), "the server said {url:?}; its log: {}", tail(home));
-        Server { child, url, home: home.to_owned(), agent: agent(), key: None }
+        assert!(matches!(scheme, "http://" | "https://"), "the server said {url:?}; its log: {}", log_tail(home));
+        ServerProcess { child, url, home: home.to_owned(), agent: http_agent(), key: None }
     }
 
     /// Starts a server that serves version 1 of `digits`, trained for one epoch on the dataset of that name.
-    pub fn with_digits(home: &Path, arguments: &[&str]) -> Server {
-        let server = Server::start_with(home, arguments);
+    pub fn start_with_digits(home: &Path, arguments: &[&str]) -> ServerProcess {
+        let server = ServerProcess::start_with(home, arguments);
         server.push_digits();
         let plugin = lenet();
         let plugin = plugin.to_str().expect("a path that is text");
@@ -85,7 +85,7 @@ impl Server {
 
     /// With a key that every request and command is sent with, where nothing else is said.
     #[must_use]
-    pub fn with_key(mut self, key: &str) -> Server {
+    pub fn with_key(mut self, key: &str) -> ServerProcess {
         self.key = Some(key.to_owned());
         self
     }
@@ -101,32 +101,32 @@ impl Server {
     }
 
     /// Makes a request, and expects an answer of any status.
-    pub fn request(&self, method: &str, path: &str, payload: Payload<'_>) -> Answer {
+    pub fn request(&self, method: &str, path: &str, payload: HttpPayload<'_>) -> HttpResponse {
         self.request_as(self.key.as_deref(), method, path, payload)
     }
 
-    /// As [`Server::request`], with this key or none.
-    pub fn request_as(&self, key: Option<&str>, method: &str, path: &str, payload: Payload<'_>) -> Answer {
+    /// As [`ServerProcess::request`], with this key or none.
+    pub fn request_as(&self, key: Option<&str>, method: &str, path: &str, payload: HttpPayload<'_>) -> HttpResponse {
         let url = format!("{}{path}", self.url);
         request_as(&self.agent, key, method, &url, payload)
-            .unwrap_or_else(|error| panic!("{method} {path}: {error}; the log: {}", tail(&self.home)))
+            .unwrap_or_else(|error| panic!("{method} {path}: {error}; the log: {}", log_tail(&self.home)))
     }
 
-    /// As [`Server::request`], of a server that may go before it answers.
-    pub fn try_request(&self, method: &str, path: &str, payload: Payload<'_>) -> Option<Answer> {
+    /// As [`ServerProcess::request`], of a server that may go before it answers.
+    pub fn try_request(&self, method: &str, path: &str, payload: HttpPayload<'_>) -> Option<HttpResponse> {
         request_as(&self.agent, self.key.as_deref(), method, &format!("{}{path}", self.url), payload).ok()
     }
 
     /// Gets JSON, and expects success.
     pub fn get(&self, path: &str) -> Value {
-        let answer = self.request("GET", path, Payload::Nothing);
+        let answer = self.request("GET", path, HttpPayload::Nothing);
         assert_eq!(answer.status, 200, "GET {path}: {}", answer.text);
         answer.json()
     }
 
     /// Returns the page for Prometheus.
     pub fn metrics(&self) -> String {
-        self.request("GET", "/metrics", Payload::Nothing).text
+        self.request("GET", "/metrics", HttpPayload::Nothing).text
     }
 
     /// Returns the value of a series of `/metrics`, named with all its labels, or `None` where the page lacks it.
@@ -136,7 +136,7 @@ impl Server {
 
     /// Posts JSON, and expects success.
     pub fn post(&self, path: &str, body: &Value) -> Value {
-        let answer = self.request("POST", path, Payload::Json(body));
+        let answer = self.request("POST", path, HttpPayload::Json(body));
         assert!((200..300).contains(&answer.status), "POST {path}: {} {}", answer.status, answer.text);
         answer.json()
     }
@@ -158,7 +158,7 @@ impl Server {
     /// Uploads a component and returns its digest.
     pub fn upload(&self, wasm: &Path) -> String {
         let bytes = std::fs::read(wasm).expect("the component is there");
-        let answer = self.request("POST", "/api/v1/plugins", Payload::Bytes("application/wasm", &bytes));
+        let answer = self.request("POST", "/api/v1/plugins", HttpPayload::Bytes("application/wasm", &bytes));
         assert_eq!(answer.status, 200, "{}", answer.text);
         answer.json()["digest"].as_str().expect("a digest").to_owned()
     }
@@ -196,18 +196,18 @@ impl Server {
     pub fn saggar_ok(&self, arguments: &[&str]) -> String {
         let output = self.saggar(arguments);
         let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "saggar {arguments:?}: {}\n{errors}\n{}", output.status, tail(&self.home));
+        assert!(output.status.success(), "saggar {arguments:?}: {}\n{errors}\n{}", output.status, log_tail(&self.home));
         String::from_utf8(output.stdout).expect("text")
     }
 
     /// Waits until `done` gives something.
-    pub fn wait_for<T>(&self, what: &str, mut done: impl FnMut(&Server) -> Option<T>) -> T {
+    pub fn wait_for<T>(&self, what: &str, mut done: impl FnMut(&ServerProcess) -> Option<T>) -> T {
         let began = Instant::now();
         loop {
             if let Some(value) = done(self) {
                 return value;
             }
-            assert!(began.elapsed() < PATIENCE, "waited in vain for {what}; the log: {}", tail(&self.home));
+            assert!(began.elapsed() < WAIT_TIMEOUT, "waited in vain for {what}; the log: {}", log_tail(&self.home));
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -232,7 +232,7 @@ impl Server {
     /// Waits until the model serves this version.
     pub fn wait_for_version(&self, model: &str, version: u64) {
         self.wait_for("the version", |server| {
-            let answer = server.request("GET", &format!("/api/v1/models/{model}"), Payload::Nothing);
+            let answer = server.request("GET", &format!("/api/v1/models/{model}"), HttpPayload::Nothing);
             (answer.json()["serving"].as_u64() == Some(version)).then_some(())
         });
     }
@@ -245,9 +245,9 @@ impl Server {
     }
 
     /// The digest of the weights of the model's first version, as soon as it is there.
-    pub fn weights(&self, model: &str) -> String {
+    pub fn weights_digest(&self, model: &str) -> String {
         self.wait_for(model, |server| {
-            let answer = server.request("GET", &format!("/api/v1/models/{model}"), Payload::Nothing);
+            let answer = server.request("GET", &format!("/api/v1/models/{model}"), HttpPayload::Nothing);
             answer.json()["versions"][0]["weights"].as_str().map(str::to_owned)
         })
     }
@@ -262,7 +262,7 @@ impl Server {
     ///
     /// # Errors
     /// The end of its log.
-    pub fn ended_within(mut self, time: Duration) -> Result<ExitStatus, String> {
+    pub fn wait_for_exit(mut self, time: Duration) -> Result<ExitStatus, String> {
         let began = Instant::now();
         while began.elapsed() < time {
             if let Some(status) = self.child.try_wait().expect("it is ours") {
@@ -270,17 +270,17 @@ impl Server {
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-        Err(tail(&self.home))
+        Err(log_tail(&self.home))
     }
 
     /// Kills it as `kill -9` does and waits until it is gone.
-    pub fn kill(mut self) {
+    pub fn kill_and_wait(mut self) {
         self.child.kill().expect("it runs");
         self.child.wait().expect("it is ours");
     }
 }
 
-impl Drop for Server {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -301,7 +301,7 @@ pub fn series_value(page: &str, series: &str) -> Option<f64> {
     page.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok())
 }
 
-fn tail(home: &Path) -> String {
+fn log_tail(home: &Path) -> String {
     let log = std::fs::read_to_string(home.join("server.log")).unwrap_or_default();
     let lines: Vec<&str> = log.lines().collect();
     lines[lines.len().saturating_sub(30)..].join("\n")

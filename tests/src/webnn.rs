@@ -13,12 +13,12 @@ mod unsupported;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-pub use case::{Case, read};
-pub use run::Devices;
+pub use case::{WebnnCase, read_cases};
+pub use run::WebnnDevices;
 
 /// How a folder of cases went.
 #[derive(Clone, Debug, Default)]
-pub struct Report {
+pub struct WebnnReport {
     /// Cases that every device passed.
     pub passed: usize,
     /// Cases that some device failed, each with its reason.
@@ -33,11 +33,11 @@ pub struct Report {
 ///
 /// # Errors
 /// What a file or a case lacks to be one, with its name.
-pub fn check(folder: &Path, devices: &Devices) -> Result<Report, String> {
-    let mut report = Report::default();
+pub fn check(folder: &Path, devices: &WebnnDevices) -> Result<WebnnReport, String> {
+    let mut report = WebnnReport::default();
     let mut matched = BTreeSet::new();
-    for case in read(folder)? {
-        if let Some((entry, reason)) = unsupported::unsupported(&case) {
+    for case in read_cases(folder)? {
+        if let Some((entry, reason)) = unsupported::unsupported_entry(&case) {
             matched.insert(entry);
             report.skipped.push(format!("{}: {reason}", case.id));
             continue;

@@ -9,11 +9,11 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use saggar_tests::{Payload, Server, Steady, binary, lenet, memory_kib, root, workers};
+use saggar_tests::{HttpPayload, ServerProcess, SteadyJob, binary, lenet, memory_kib, root, worker_processes};
 use serde_json::json;
 
 /// How long anything may take before a test gives up.
-const PATIENCE: Duration = Duration::from_secs(180);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// A frame of HTTP/2: its length, type, flags and stream.
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
@@ -22,7 +22,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 }
 
 /// Asks for `path` on as many streams as there may be, with no window for any answer.
-fn ask_without_window(server: &Server, path: &str) -> TcpStream {
+fn ask_without_window(server: &ServerProcess, path: &str) -> TcpStream {
     let mut stream = connect(server);
     let settings = [&4_u16.to_be_bytes()[..], &0_u32.to_be_bytes()].concat();
     let mut asked = [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(), frame(4, 0, 0, &settings)].concat();
@@ -35,21 +35,21 @@ fn ask_without_window(server: &Server, path: &str) -> TcpStream {
     stream
 }
 
-fn connect(server: &Server) -> TcpStream {
+fn connect(server: &ServerProcess) -> TcpStream {
     TcpStream::connect(server.url().strip_prefix("http://").unwrap()).unwrap()
 }
 
 /// Row 8: two connections that ping and take nothing of 128 answers each. All of them are reset, within two minutes.
 #[test]
-fn answers_that_nobody_takes_are_given_up_though_the_client_pings() {
-    let (_home, server) = Server::fresh();
+fn responses_that_a_pinging_client_never_reads_are_reset() {
+    let (_home, server) = ServerProcess::start_in_temp_dir();
     let before = memory_kib(server.pid(), "VmRSS");
     let mut streams: Vec<_> = (0..2).map(|_| ask_without_window(&server, "/openapi.json")).collect();
     let began = Instant::now();
     let mut resets = [0; 2];
     let mut buffers = [Vec::new(), Vec::new()];
     while resets != [128; 2] {
-        assert!(began.elapsed() < PATIENCE, "{resets:?} of 128 answers are given up");
+        assert!(began.elapsed() < WAIT_TIMEOUT, "{resets:?} of 128 answers are given up");
         for (at, stream) in streams.iter_mut().enumerate() {
             // An end of the connection is an end of its answers too.
             if stream.write_all(&frame(6, 0, 0, &[0; 8])).is_err() {
@@ -64,19 +64,19 @@ fn answers_that_nobody_takes_are_given_up_though_the_client_pings() {
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
                 Err(_) => resets[at] = 128,
             }
-            let (reset, pongs) = take_frames(&mut buffers[at]);
+            let (reset, pongs) = drain_frames(&mut buffers[at]);
             resets[at] += reset;
             let _ = stream.write_all(&pongs);
         }
         std::thread::sleep(Duration::from_millis(100));
     }
-    assert_eq!(server.request("GET", "/healthz", Payload::Nothing).status, 200);
+    assert_eq!(server.request("GET", "/healthz", HttpPayload::Nothing).status, 200);
     let grown = memory_kib(server.pid(), "VmRSS").saturating_sub(before);
     assert!(grown < 256 << 10, "the server has grown by {grown} KiB");
 }
 
 /// Takes whole frames out of a buffer: how many of them are resets, and what answers those that are pings.
-fn take_frames(buffer: &mut Vec<u8>) -> (usize, Vec<u8>) {
+fn drain_frames(buffer: &mut Vec<u8>) -> (usize, Vec<u8>) {
     let (mut at, mut resets, mut pongs) = (0, 0, Vec::new());
     while buffer.len() - at >= 9 {
         let length = u32::from_be_bytes([0, buffer[at], buffer[at + 1], buffer[at + 2]]) as usize;
@@ -104,7 +104,7 @@ fn is_answered(stream: &mut (impl Read + Write)) -> bool {
 /// Row 15: more connections than there may be, each of which asks for `/healthz` and stays. Others are answered all the
 /// same, by the port and by the socket file, and models are still read from their directory.
 #[test]
-fn idle_connections_keep_nobody_out() {
+fn idle_connections_do_not_block_other_clients() {
     let home = tempfile::tempdir().unwrap();
     let socket = home.path().join("s.sock");
     // Few descriptors, so that few connections are enough.
@@ -112,7 +112,7 @@ fn idle_connections_keep_nobody_out() {
     command.args(["-c", "ulimit -n 400 && exec \"$0\" \"$@\""]).arg(binary());
     command.args(["serve", "--addr", "127.0.0.1:0", "--device", "cpu", "--home"]).arg(home.path());
     command.arg("--addr").arg(format!("unix:{}", socket.display()));
-    let server = Server::of(command, home.path());
+    let server = ServerProcess::from_command(command, home.path());
     let mut idle: Vec<TcpStream> = Vec::new();
     for at in 0..300 {
         let mut stream = connect(&server);
@@ -128,7 +128,7 @@ fn idle_connections_keep_nobody_out() {
     server.saggar_ok(&["run", plugin.to_str().unwrap(), "--data", "digits", "--wait", "--", "epochs=1"]);
     server.wait_for_version("digits", 1);
     let image = json!({ "image": vec![[0; 8]; 8] });
-    assert_eq!(server.request("POST", "/models/digits/predict", Payload::Json(&image)).status, 200);
+    assert_eq!(server.request("POST", "/models/digits/predict", HttpPayload::Json(&image)).status, 200);
     assert!(idle.iter_mut().any(is_answered), "not all of them had to go");
 }
 
@@ -136,10 +136,10 @@ fn idle_connections_keep_nobody_out() {
 #[test]
 fn a_stopped_worker_is_replaced() {
     let home = tempfile::tempdir().unwrap();
-    let server = Server::start_with(home.path(), &["--worker-silence", "15s"]);
-    let job = Steady::steps(1000).parameter("work", 20).submit(&server);
+    let server = ServerProcess::start_with(home.path(), &["--worker-silence", "15s"]);
+    let job = SteadyJob::with_steps(1000).with_parameter("work", 20).submit(&server);
     server.wait_for_step(&job, 1);
-    let worker = workers(server.pid())[0];
+    let worker = worker_processes(server.pid())[0];
     assert!(Command::new("kill").args(["-STOP", &worker.to_string()]).status().unwrap().success());
     let over = server.wait_for_job(&job);
     assert_eq!((over["state"].as_str(), over["attempt"].as_u64()), (Some("SUCCEEDED"), Some(2)), "{over}");
@@ -147,14 +147,14 @@ fn a_stopped_worker_is_replaced() {
     assert!(over["attempts"][0]["message"].as_str().unwrap().contains("no sign of life for 15 s"), "{over}");
 }
 
-fn pipe(path: &Path) {
+fn make_named_pipe(path: &Path) {
     let _ = std::fs::remove_file(path);
     assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
 }
 
 /// Row 16: a pipe that nobody writes to is no certificate, and keeps nobody waiting.
 #[test]
-fn a_pipe_for_a_certificate_is_refused() {
+fn a_named_pipe_as_certificate_is_refused() {
     let home = tempfile::tempdir().unwrap();
     let (certificate, key) = (home.path().join("tls.crt"), home.path().join("tls.key"));
     let of_tests = root().join("host/serve/src/tests/certificates");
@@ -164,16 +164,16 @@ fn a_pipe_for_a_certificate_is_refused() {
         command.arg("--tls-cert").arg(&certificate).arg("--tls-key").arg(&key);
         command
     };
-    pipe(&certificate);
+    make_named_pipe(&certificate);
     std::fs::copy(of_tests.join("first.key.pem"), &key).unwrap();
     let mut refused = serve("127.0.0.1:0").stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    let ended = ends_within(&mut refused, PATIENCE);
+    let ended = wait_for_exit_within(&mut refused, WAIT_TIMEOUT);
     assert!(ended.is_some_and(|status| !status.success()), "it waits for the pipe");
 
     std::fs::remove_file(&certificate).unwrap();
     std::fs::copy(of_tests.join("first.crt.pem"), &certificate).unwrap();
-    let server = Server::of(serve("127.0.0.1:0"), home.path());
-    pipe(&certificate);
+    let server = ServerProcess::from_command(serve("127.0.0.1:0"), home.path());
+    make_named_pipe(&certificate);
     server.wait_for_log("is refused; the one before stays");
     let pid = server.pid();
     assert!(Command::new("kill").args(["-TERM", &pid.to_string()]).status().unwrap().success());
@@ -184,7 +184,7 @@ fn a_pipe_for_a_certificate_is_refused() {
     }
 }
 
-fn ends_within(child: &mut std::process::Child, time: Duration) -> Option<std::process::ExitStatus> {
+fn wait_for_exit_within(child: &mut std::process::Child, time: Duration) -> Option<std::process::ExitStatus> {
     let began = Instant::now();
     while began.elapsed() < time {
         if let Some(status) = child.try_wait().unwrap() {
@@ -207,7 +207,7 @@ fn is_running(pid: u32) -> bool {
 const HOSTILE: &str = "x\u{1b}]0;owned\u{7}\u{1b}[2J\n\rsaggar: all is well\u{9b}31m\u{202e}\u{200b}";
 
 /// Answers every request with a job, a log or an error whose every name and text is hostile.
-fn answer_hostilely(listener: &TcpListener) {
+fn serve_hostile_answers(listener: &TcpListener) {
     for stream in listener.incoming().take(100) {
         let mut stream = stream.unwrap();
         let mut head = Vec::new();
@@ -241,10 +241,10 @@ fn answer_hostilely(listener: &TcpListener) {
 
 /// Row 19: whatever is printed of names, messages and logs, nothing of it steers the terminal or looks like another line.
 #[test]
-fn names_do_not_steer_the_terminal() {
+fn control_characters_in_names_do_not_reach_the_terminal() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let host = format!("http://{}", listener.local_addr().unwrap());
-    std::thread::spawn(move || answer_hostilely(&listener));
+    std::thread::spawn(move || serve_hostile_answers(&listener));
     let commands: [&[&str]; 9] = [
         &["ps", "-a"],
         &["status", "x-1"],

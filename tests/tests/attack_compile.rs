@@ -9,29 +9,29 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use saggar_plugin::limits::COMPILES_MAX;
-use saggar_plugin::{CompileChildren, Compiler, Host, HostConfig, PluginError, Purpose};
-use saggar_tests::component::{leb, plugin, with_functions};
-use saggar_tests::{Answer, Payload, Server, binary, children, kill_9, lenet, memory_kib};
+use saggar_plugin::{CompileChildren, CompilePurpose, CompilerMode, PluginEngine, PluginEngineConfig, PluginError};
+use saggar_tests::component::{encode_leb128, plugin_with_functions, trapping_plugin};
+use saggar_tests::{HttpPayload, HttpResponse, ServerProcess, binary, child_processes, kill_9, lenet, memory_kib};
 
 /// How long anything may take before a test gives up: this machine may be busy.
-const PATIENCE: Duration = Duration::from_secs(180);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// A component within every limit that takes a compiler minutes: two functions whose locals all live through loops.
-fn slow(seed: u8) -> Vec<u8> {
+fn slow_component(seed: u8) -> Vec<u8> {
     const LOCALS: usize = 3_000;
     const LOOPS: usize = 2_500;
     let mut code = Vec::new();
     for at in 0..LOOPS {
         // loop; local.get a; local.set b; i32.const 0; br_if 0; end
         code.extend([0x03, 0x40, 0x20]);
-        code.extend(leb((at * 7 + usize::from(seed)) % LOCALS));
+        code.extend(encode_leb128((at * 7 + usize::from(seed)) % LOCALS));
         code.push(0x21);
-        code.extend(leb(at % LOCALS));
+        code.extend(encode_leb128(at % LOCALS));
         code.extend([0x20]);
-        code.extend(leb((at * 3) % LOCALS));
+        code.extend(encode_leb128((at * 3) % LOCALS));
         code.extend([0x0d, 0x00, 0x0b]);
     }
-    with_functions(2, LOCALS, &code)
+    plugin_with_functions(2, LOCALS, &code)
 }
 
 fn compile_children(pid: u32) -> Vec<u32> {
@@ -39,47 +39,47 @@ fn compile_children(pid: u32) -> Vec<u32> {
         let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         words.split(|byte| *byte == 0).any(|word| word == b"compile-child")
     };
-    children(pid).into_iter().filter(compiles).collect()
+    child_processes(pid).into_iter().filter(compiles).collect()
 }
 
 fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_so() {
-        assert!(began.elapsed() < PATIENCE, "{what} has not come about");
+        assert!(began.elapsed() < WAIT_TIMEOUT, "{what} has not come about");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
-fn upload(server: &Server, wasm: &[u8]) -> Answer {
-    server.request("POST", "/api/v1/plugins", Payload::Bytes("application/wasm", wasm))
+fn upload(server: &ServerProcess, wasm: &[u8]) -> HttpResponse {
+    server.request("POST", "/api/v1/plugins", HttpPayload::Bytes("application/wasm", wasm))
 }
 
 /// The same, where the server may go meanwhile.
-fn try_upload(server: &Server, wasm: &[u8]) -> Option<Answer> {
-    server.try_request("POST", "/api/v1/plugins", Payload::Bytes("application/wasm", wasm))
+fn try_upload(server: &ServerProcess, wasm: &[u8]) -> Option<HttpResponse> {
+    server.try_request("POST", "/api/v1/plugins", HttpPayload::Bytes("application/wasm", wasm))
 }
 
 /// Whether a process runs. One that has ended may be listed until its new parent looks at it.
-fn runs(pid: u32) -> bool {
+fn is_running(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.trim_start().starts_with(['Z', 'X']))
 }
 
-fn host(program: PathBuf) -> Host {
-    let compiler = Compiler::Children(CompileChildren::new(program));
-    Host::new(HostConfig { compiler, instances_max: 8, ..HostConfig::default() }).unwrap()
+fn compiler_host(program: PathBuf) -> PluginEngine {
+    let compiler = CompilerMode::Children(CompileChildren::new(program));
+    PluginEngine::new(PluginEngineConfig { compiler, instances_max: 8, ..PluginEngineConfig::default() }).unwrap()
 }
 
 #[test]
 fn a_small_component_of_many_locals_is_refused_at_once() {
-    let (_home, server) = Server::fresh();
-    let wasm = with_functions(20_000, 49_999, &[]);
+    let (_home, server) = ServerProcess::start_in_temp_dir();
+    let wasm = plugin_with_functions(20_000, 49_999, &[]);
     assert!(wasm.len() < 400_000, "{} bytes", wasm.len());
     let began = Instant::now();
     let answer = upload(&server, &wasm);
     assert_eq!(answer.status, 422, "{}", answer.text);
     assert!(answer.text.contains("locals in one function"), "{}", answer.text);
-    let answer = upload(&server, &with_functions(20_000, 19_999, &[]));
+    let answer = upload(&server, &plugin_with_functions(20_000, 19_999, &[]));
     assert_eq!(answer.status, 422, "{}", answer.text);
     assert!(answer.text.contains("locals in all functions"), "{}", answer.text);
     assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
@@ -89,26 +89,26 @@ fn a_small_component_of_many_locals_is_refused_at_once() {
 }
 
 #[test]
-fn what_is_no_plugin_is_refused_before_it_is_compiled() {
+fn components_that_are_no_plugin_are_refused_before_compilation() {
     // Were it compiled, this program would have to be there.
-    let host = host("/nonexistent/saggar".into());
+    let host = compiler_host("/nonexistent/saggar".into());
     let foreign =
         wat::parse_str(r#"(component (instance $i) (export "acme:thing/main@1.0.0" (instance $i)))"#).unwrap();
     let error = host.compile(&foreign).unwrap_err();
     assert!(matches!(error, PluginError::NoExports { .. }), "{error}");
-    let error = host.compile(&plugin()).unwrap_err();
+    let error = host.compile(&trapping_plugin()).unwrap_err();
     assert!(matches!(error, PluginError::Engine { .. }), "{error}");
 }
 
 #[test]
-fn a_child_is_killed_at_its_deadline() {
-    let host = host(binary());
+fn a_compiler_process_is_killed_at_its_deadline() {
+    let host = compiler_host(binary());
     let began = Instant::now();
-    let error = host.compile_for(&slow(0), Purpose::Upload, Duration::from_millis(700)).unwrap_err();
+    let error = host.compile_for(&slow_component(0), CompilePurpose::Upload, Duration::from_millis(700)).unwrap_err();
     assert!(error.to_string().contains("takes more than 700 ms to compile"), "{error}");
     assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
     assert!(compile_children(std::process::id()).is_empty());
-    host.compile(&plugin()).unwrap();
+    host.compile(&trapping_plugin()).unwrap();
 }
 
 /// What a child of these limits says on standard error when it compiles `wasm`, and whether it succeeded.
@@ -131,7 +131,7 @@ fn run_child(wasm: &[u8], memory_bytes: u64) -> (bool, String) {
 }
 
 #[test]
-fn a_child_allocates_no_more_than_it_may() {
+fn a_compiler_process_stays_within_its_memory_limit() {
     let wasm = std::fs::read(lenet()).unwrap();
     let (compiled, said) = run_child(&wasm, 1 << 30);
     assert!(compiled, "{said}");
@@ -140,36 +140,36 @@ fn a_child_allocates_no_more_than_it_may() {
 }
 
 #[test]
-fn what_a_child_compiled_is_loaded_without_another() {
+fn a_cached_component_is_loaded_without_a_compiler_process() {
     let dir = tempfile::tempdir().unwrap();
     let host = |program: PathBuf| {
-        let compiler = Compiler::Children(CompileChildren::new(program));
+        let compiler = CompilerMode::Children(CompileChildren::new(program));
         let cache_dir = Some(dir.path().to_owned());
-        Host::new(HostConfig { compiler, cache_dir, instances_max: 8 }).unwrap()
+        PluginEngine::new(PluginEngineConfig { compiler, cache_dir, instances_max: 8 }).unwrap()
     };
     let wasm = std::fs::read(lenet()).unwrap();
     let compiled = host(binary()).compile(&wasm).unwrap();
-    assert!(compiled.trains() && compiled.predicts());
+    assert!(compiled.has_trainer() && compiled.has_predictor());
     // This one could start no child.
     let loaded = host("/nonexistent/saggar".into()).compile(&wasm).unwrap();
     assert_eq!(loaded.digest(), compiled.digest());
     // Nor could this one, and it finds what a process has compiled in place.
-    assert!(host("/nonexistent/saggar".into()).compile(&plugin()).is_err());
-    let in_place = HostConfig { cache_dir: Some(dir.path().to_owned()), ..HostConfig::default() };
-    Host::new(in_place).unwrap().compile(&plugin()).unwrap();
-    host("/nonexistent/saggar".into()).compile(&plugin()).unwrap();
+    assert!(host("/nonexistent/saggar".into()).compile(&trapping_plugin()).is_err());
+    let in_place = PluginEngineConfig { cache_dir: Some(dir.path().to_owned()), ..PluginEngineConfig::default() };
+    PluginEngine::new(in_place).unwrap().compile(&trapping_plugin()).unwrap();
+    host("/nonexistent/saggar".into()).compile(&trapping_plugin()).unwrap();
 }
 
 #[test]
-fn uploads_that_take_long_wait_their_turn_and_leave_the_server_answering() {
+fn slow_uploads_are_queued_and_the_server_stays_responsive() {
     const UPLOADS: u8 = 14;
-    let (_home, server) = Server::fresh();
+    let (_home, server) = ServerProcess::start_in_temp_dir();
     let is_over = AtomicBool::new(false);
     let answers = std::thread::scope(|scope| {
         let uploads: Vec<_> = (0..UPLOADS)
             .map(|seed| {
                 let server = &server;
-                scope.spawn(move || try_upload(server, &slow(seed)))
+                scope.spawn(move || try_upload(server, &slow_component(seed)))
             })
             .collect();
         let watch = scope.spawn(|| {
@@ -191,7 +191,7 @@ fn uploads_that_take_long_wait_their_turn_and_leave_the_server_answering() {
         let pid = server.pid();
         let running = compile_children(pid);
         assert!(kill_9(pid));
-        wait_until("the end of every child", || running.iter().all(|pid| !runs(*pid)));
+        wait_until("the end of every child", || running.iter().all(|pid| !is_running(*pid)));
         let answers: Vec<_> = uploads.into_iter().filter_map(|upload| upload.join().unwrap()).collect();
         is_over.store(true, Ordering::Release);
         let most = watch.join().unwrap();
@@ -207,10 +207,10 @@ fn uploads_that_take_long_wait_their_turn_and_leave_the_server_answering() {
 }
 
 #[test]
-fn a_server_that_is_told_to_stop_kills_what_compiles() {
-    let (_home, server) = Server::fresh();
+fn a_stopping_server_kills_its_compiler_processes() {
+    let (_home, server) = ServerProcess::start_in_temp_dir();
     std::thread::scope(|scope| {
-        let upload = scope.spawn(|| try_upload(&server, &slow(0)));
+        let upload = scope.spawn(|| try_upload(&server, &slow_component(0)));
         wait_until("a child", || !compile_children(server.pid()).is_empty());
         let began = Instant::now();
         let status = Command::new("kill").arg(server.pid().to_string()).status().unwrap();

@@ -6,13 +6,13 @@ use std::process::Command;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use saggar_tests::{Payload, Server, Steady, binary, copy_version, guest, memory_kib, unshared};
+use saggar_tests::{HttpPayload, ServerProcess, SteadyJob, binary, copy_version, guest, memory_kib, unshare_command};
 use serde_json::Value;
 
 /// KiB by which the memory of a server may grow while it takes in a dataset, whatever the dataset is.
 const GROWTH_KIB_MAX: u64 = 128 << 10;
 
-fn push(server: &Server, file: &str, content: &[u8]) -> (Option<i32>, String) {
+fn push(server: &ServerProcess, file: &str, content: &[u8]) -> (Option<i32>, String) {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join(file), content).unwrap();
     let pushed = server.saggar(&["data", "push", folder.path().to_str().unwrap(), "--name", "lines"]);
@@ -20,8 +20,8 @@ fn push(server: &Server, file: &str, content: &[u8]) -> (Option<i32>, String) {
 }
 
 #[test]
-fn files_of_newlines_do_not_fill_the_servers_memory() {
-    let (_home, server) = Server::fresh();
+fn ingesting_files_of_newlines_uses_bounded_memory() {
+    let (_home, server) = ServerProcess::start_in_temp_dir();
     let before = memory_kib(server.pid(), "VmHWM");
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
     let lines = vec![b'\n'; 1 << 20];
@@ -29,7 +29,7 @@ fn files_of_newlines_do_not_fill_the_servers_memory() {
     let (code, said) = push(&server, "x.txt.gz", &encoder.finish().unwrap());
     assert_ne!(code, Some(0), "{said}");
     assert!(said.contains("x.txt.gz") && said.contains("1000 times") && said.contains("uncompressed"), "{said}");
-    assert_eq!(server.request("GET", "/healthz", Payload::Nothing).status, 200);
+    assert_eq!(server.request("GET", "/healthz", HttpPayload::Nothing).status, 200);
     // As it is, it is a dataset, and memory holds buffers of it.
     let (code, said) = push(&server, "x.txt", &lines.repeat(64));
     assert_eq!(code, Some(0), "{said}");
@@ -39,8 +39,8 @@ fn files_of_newlines_do_not_fill_the_servers_memory() {
 }
 
 #[test]
-fn a_quoted_field_without_end_does_not_fill_the_servers_memory() {
-    let (_home, server) = Server::fresh();
+fn ingesting_an_unterminated_quoted_field_uses_bounded_memory() {
+    let (_home, server) = ServerProcess::start_in_temp_dir();
     let before = memory_kib(server.pid(), "VmHWM");
     let folder = tempfile::tempdir().unwrap();
     let json = r#"{"format":"csv","file":"x.csv","fields":[{"name":"x","columns":[0,1],"dtype":"uint8"}]}"#;
@@ -54,11 +54,12 @@ fn a_quoted_field_without_end_does_not_fill_the_servers_memory() {
 }
 
 #[test]
-fn points_of_a_job_are_bounded_and_leave_the_disk_with_it() {
+fn metric_points_of_a_job_are_limited_and_removed_with_it() {
     let home = tempfile::tempdir().unwrap();
-    let server = Server::start_with(home.path(), &["--storage-quota", "60MiB"]);
-    let job =
-        Steady::steps(1_200).parameter("series", 240).with("checkpoint_every", serde_json::json!({ "steps": 10_000 }));
+    let server = ServerProcess::start_with(home.path(), &["--storage-quota", "60MiB"]);
+    let job = SteadyJob::with_steps(1_200)
+        .with_parameter("series", 240)
+        .with_field("checkpoint_every", serde_json::json!({ "steps": 10_000 }));
     let done = server.wait_for_job(&job.submit(&server));
     assert_eq!(done["state"], "SUCCEEDED", "{done}");
     let name = done["name"].as_str().unwrap();
@@ -70,21 +71,21 @@ fn points_of_a_job_are_bounded_and_leave_the_disk_with_it() {
     assert!(full < 60 << 20, "{full} bytes");
     let events = server.get(&format!("/api/v1/jobs/{name}/events")).to_string();
     assert!(events.contains("SERIES_THINNED"), "{events}");
-    assert_eq!(server.request("DELETE", &format!("/api/v1/jobs/{name}"), Payload::Nothing).status, 200);
+    assert_eq!(server.request("DELETE", &format!("/api/v1/jobs/{name}"), HttpPayload::Nothing).status, 200);
     let left = records();
     assert!(left < full / 2 && left < 4 << 20, "{left} of {full} bytes are left");
     // There is room for others.
-    assert_eq!(server.wait_for_job(&Steady::steps(5).submit(&server))["state"], "SUCCEEDED");
+    assert_eq!(server.wait_for_job(&SteadyJob::with_steps(5).submit(&server))["state"], "SUCCEEDED");
 }
 
 #[test]
-fn pipes_in_the_models_directory_blind_nobody_and_do_not_hold_up_the_end() {
-    let (home, server) = Server::fresh();
-    let job = Steady::steps(5).parameter("model", "steady").submit(&server);
+fn named_pipes_in_the_models_directory_block_neither_scans_nor_shutdown() {
+    let (home, server) = ServerProcess::start_in_temp_dir();
+    let job = SteadyJob::with_steps(5).with_parameter("model", "steady").submit(&server);
     assert_eq!(server.wait_for_job(&job)["state"], "SUCCEEDED");
     let models = home.path().join("models");
-    let versions = |server: &Server| {
-        let model = server.request("GET", "/api/v1/models/steady", Payload::Nothing).json();
+    let versions = |server: &ServerProcess| {
+        let model = server.request("GET", "/api/v1/models/steady", HttpPayload::Nothing).json();
         model["versions"].as_array().map_or(0, Vec::len)
     };
     server.wait_for("the first version", |server| (versions(server) == 1).then_some(()));
@@ -105,25 +106,25 @@ fn pipes_in_the_models_directory_blind_nobody_and_do_not_hold_up_the_end() {
 }
 
 #[test]
-fn removed_directories_and_a_full_disk_are_no_faults_of_the_server() {
-    let (home, server) = Server::fresh();
+fn removed_directories_and_a_full_disk_are_not_internal_server_errors() {
+    let (home, server) = ServerProcess::start_in_temp_dir();
     for directory in ["uploads", "datasets"] {
         std::fs::remove_dir_all(home.path().join(directory)).unwrap();
     }
     assert_eq!(push(&server, "x.txt", b"a\nb\n").0, Some(0));
 
     let (home, logs) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let Some(mut command) = unshared() else { return };
+    let Some(mut command) = unshare_command() else { return };
     let script =
         "mount -t tmpfs -o size=24m tmpfs \"$0\"; exec \"$1\" serve --addr 127.0.0.1:0 --device cpu --home \"$0\"";
     command.arg(script).args([home.path(), &binary()]);
-    let server = Server::of(command, logs.path());
+    let server = ServerProcess::from_command(command, logs.path());
     // Only the server sees the disk.
     let fill = format!("/proc/{}/root{}/fill", server.pid(), home.path().display());
     let Ok(mut file) = std::fs::File::create(&fill) else { return println!("SKIP: {fill} cannot be written") };
     while file.write_all(&[0; 4096]).is_ok() {}
     let wasm = std::fs::read(guest("steady")).unwrap();
-    let upload = || server.request("POST", "/api/v1/plugins", Payload::Bytes("application/wasm", &wasm));
+    let upload = || server.request("POST", "/api/v1/plugins", HttpPayload::Bytes("application/wasm", &wasm));
     let refused = upload();
     let body: Value = refused.json();
     assert_eq!((refused.status, &body["code"]), (507, &Value::from("disk_full")), "{}", refused.text);

@@ -4,12 +4,12 @@
 
 use std::time::{Duration, Instant};
 
-use saggar_plugin::{CompileChildren, Compiler, Host, HostConfig, Import, PluginError};
-use saggar_tests::{Payload, Server, binary, children, plugin};
+use saggar_plugin::{CompileChildren, CompilerMode, ImportRequest, PluginEngine, PluginEngineConfig, PluginError};
+use saggar_tests::{HttpPayload, ServerProcess, binary, child_processes, plugin};
 use serde_json::json;
 
 /// A field of a protobuf message that is bytes, text or a message.
-fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
+fn encode_field(number: u8, bytes: &[u8]) -> Vec<u8> {
     let mut length = bytes.len();
     let mut field = vec![number << 3 | 2];
     while length >= 0x80 {
@@ -22,28 +22,43 @@ fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
 }
 
 /// A field that is a small number.
-fn number(number: u8, value: u8) -> Vec<u8> {
+fn encode_number(number: u8, value: u8) -> Vec<u8> {
     vec![number << 3, value]
 }
 
 /// A value of four numbers.
-fn value(name: &str) -> Vec<u8> {
-    let shape = field(1, &number(1, 1)).into_iter().chain(field(1, &number(1, 4))).collect::<Vec<_>>();
-    let tensor = [number(1, 1), field(2, &shape)].concat();
-    [field(1, name.as_bytes()), field(2, &field(1, &tensor))].concat()
+fn encode_value_info(name: &str) -> Vec<u8> {
+    let shape = encode_field(1, &encode_number(1, 1))
+        .into_iter()
+        .chain(encode_field(1, &encode_number(1, 4)))
+        .collect::<Vec<_>>();
+    let tensor = [encode_number(1, 1), encode_field(2, &shape)].concat();
+    [encode_field(1, name.as_bytes()), encode_field(2, &encode_field(1, &tensor))].concat()
 }
 
 /// An ONNX file that adds `x` to itself `nodes` times, each time another two of the sums before.
-fn sums(nodes: usize) -> Vec<u8> {
+fn model_of_sums(nodes: usize) -> Vec<u8> {
     let name = |at: usize| if at == 0 { "x".to_owned() } else { format!("v{at}") };
     let mut graph = Vec::new();
     for at in 1..=nodes {
         let (a, b) = (name(at - 1), name(at / 2));
-        let node = [field(1, a.as_bytes()), field(1, b.as_bytes()), field(2, name(at).as_bytes()), field(4, b"Add")];
-        graph.extend(field(1, &node.concat()));
+        let node = [
+            encode_field(1, a.as_bytes()),
+            encode_field(1, b.as_bytes()),
+            encode_field(2, name(at).as_bytes()),
+            encode_field(4, b"Add"),
+        ];
+        graph.extend(encode_field(1, &node.concat()));
     }
-    graph.extend([field(2, b"sums"), field(11, &value("x")), field(12, &value(&name(nodes)))].concat());
-    [number(1, 8), field(7, &graph), field(8, &number(2, 13))].concat()
+    graph.extend(
+        [
+            encode_field(2, b"sums"),
+            encode_field(11, &encode_value_info("x")),
+            encode_field(12, &encode_value_info(&name(nodes))),
+        ]
+        .concat(),
+    );
+    [encode_number(1, 8), encode_field(7, &graph), encode_field(8, &encode_number(2, 13))].concat()
 }
 
 fn compile_children(pid: u32) -> usize {
@@ -51,41 +66,45 @@ fn compile_children(pid: u32) -> usize {
         let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         words.split(|byte| *byte == 0).any(|word| word == b"compile-child")
     };
-    children(pid).iter().filter(|pid| compiles(pid)).count()
+    child_processes(pid).iter().filter(|pid| compiles(pid)).count()
 }
 
 /// More than is compiled in place.
 const LARGE: usize = 3_000;
 
 #[test]
-fn a_model_file_is_imported_and_its_graph_compiled_by_children() {
+fn model_files_are_imported_and_compiled_in_child_processes() {
     let home = tempfile::tempdir().unwrap();
-    let server = Server::start_with(home.path(), &["--onnx-plugin", plugin("onnx").to_str().unwrap()]);
+    let server = ServerProcess::start_with(home.path(), &["--onnx-plugin", plugin("onnx").to_str().unwrap()]);
     let began = Instant::now();
-    let answer =
-        server.request("POST", "/api/v1/models/sums/import", Payload::Bytes("application/octet-stream", &sums(LARGE)));
+    let answer = server.request(
+        "POST",
+        "/api/v1/models/sums/import",
+        HttpPayload::Bytes("application/octet-stream", &model_of_sums(LARGE)),
+    );
     assert_eq!(answer.status, 200, "{}", answer.text);
     server.wait_for_version("sums", 1);
     assert!(began.elapsed() < Duration::from_secs(120), "{:?}", began.elapsed());
-    let answer = server.request("POST", "/models/sums/predict", Payload::Json(&json!({ "x": [[0.0, 0.0, 0.0, 0.0]] })));
+    let answer =
+        server.request("POST", "/models/sums/predict", HttpPayload::Json(&json!({ "x": [[0.0, 0.0, 0.0, 0.0]] })));
     assert_eq!(answer.status, 200, "{}", answer.text);
     assert!(answer.text.contains("0.0"), "{}", answer.text);
 }
 
 #[test]
-fn an_import_that_takes_too_long_is_killed() {
+fn an_import_past_its_deadline_is_killed() {
     let dir = tempfile::tempdir().unwrap();
-    let compiler = Compiler::Children(CompileChildren::new(binary()));
+    let compiler = CompilerMode::Children(CompileChildren::new(binary()));
     let cache_dir = Some(dir.path().to_owned());
-    let host = Host::new(HostConfig { compiler, cache_dir, instances_max: 8 }).unwrap();
+    let host = PluginEngine::new(PluginEngineConfig { compiler, cache_dir, instances_max: 8 }).unwrap();
     let component = std::fs::read(plugin("onnx")).unwrap();
     // Compiled now: the import's time is the file's alone.
     host.compile(&component).unwrap();
     let device = saggar_device::cpu::open(Some(1)).unwrap();
     let import = |file: &[u8], time: Duration| {
-        Import { component: &component, file, options: "{}", time }.run(&host, device.clone())
+        ImportRequest { component: &component, file, options: "{}", time }.run(&host, device.clone())
     };
-    let file = sums(48_000);
+    let file = model_of_sums(48_000);
     let began = Instant::now();
     let error = import(&file, Duration::from_millis(30)).unwrap_err();
     // The child interrupts the plugin at its deadline, and is killed at the same time.
@@ -95,21 +114,22 @@ fn an_import_that_takes_too_long_is_killed() {
     assert_eq!(compile_children(std::process::id()), 0);
     let error = import(b"no model at all", Duration::from_secs(120)).unwrap_err();
     assert!(matches!(error, PluginError::Guest { .. }), "{error}");
-    let made = import(&sums(10), Duration::from_secs(120)).unwrap();
+    let made = import(&model_of_sums(10), Duration::from_secs(120)).unwrap();
     assert!(made.config.contains("model"), "{}", made.config);
 }
 
 #[test]
-fn a_file_that_takes_long_in_the_models_directory_holds_up_no_other_model() {
+fn a_slow_model_file_does_not_delay_other_models() {
     let home = tempfile::tempdir().unwrap();
     let models = home.path().join("models");
     std::fs::create_dir_all(&models).unwrap();
-    std::fs::write(models.join("large.onnx"), sums(48_000)).unwrap();
+    std::fs::write(models.join("large.onnx"), model_of_sums(48_000)).unwrap();
     let onnx = plugin("onnx");
-    let server = Server::start_with(home.path(), &["--onnx-plugin", onnx.to_str().unwrap(), "--load-timeout", "10s"]);
-    let file = sums(10);
+    let server =
+        ServerProcess::start_with(home.path(), &["--onnx-plugin", onnx.to_str().unwrap(), "--load-timeout", "10s"]);
+    let file = model_of_sums(10);
     let answer =
-        server.request("POST", "/api/v1/models/small/import", Payload::Bytes("application/octet-stream", &file));
+        server.request("POST", "/api/v1/models/small/import", HttpPayload::Bytes("application/octet-stream", &file));
     assert_eq!(answer.status, 200, "{}", answer.text);
     server.wait_for_version("small", 1);
     server.get("/healthz");

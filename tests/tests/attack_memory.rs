@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use saggar_tests::component::with_functions;
-use saggar_tests::{MemoryGroup, Payload, Server, binary, guest, lower_priority, memory_kib};
+use saggar_tests::component::plugin_with_functions;
+use saggar_tests::{HttpPayload, MemoryGroup, ServerProcess, binary, guest, lower_priority, memory_kib};
 use serde_json::{Value, json};
 
 const SECONDS_DEFAULT: u64 = 8;
@@ -33,15 +33,15 @@ fn key(home: &Path, name: &str, scopes: &str) -> String {
 }
 
 /// A server in `group` that wants keys and serves `digits` and `hoard`, which are trained in `home` outside of the group; ready.
-fn serve_in(group: &MemoryGroup, home: &Path) -> Server {
-    let server = Server::with_digits(home, &[]);
+fn serve_in(group: &MemoryGroup, home: &Path) -> ServerProcess {
+    let server = ServerProcess::start_with_digits(home, &[]);
     publish_hoard(&server);
     drop(server);
     let mut command = group.command(&binary());
     command.args(["serve", "--addr", "127.0.0.1:0", "--device", "cpu", "--require-keys", "--home"]).arg(home);
-    let server = Server::of(command, home);
+    let server = ServerProcess::from_command(command, home);
     server.wait_for("the models", |server| {
-        (server.request_as(None, "GET", "/readyz", Payload::Nothing).status == 200).then_some(())
+        (server.request_as(None, "GET", "/readyz", HttpPayload::Nothing).status == 200).then_some(())
     });
     server
 }
@@ -51,11 +51,11 @@ fn digit() -> Value {
 }
 
 /// Asks again and again until `over`: how long each answer took, all of which must be as `expected`.
-fn ask_until(server: &Server, key: &str, expected: &str, over: impl Fn() -> bool) -> Vec<Duration> {
+fn ask_until(server: &ServerProcess, key: &str, expected: &str, over: impl Fn() -> bool) -> Vec<Duration> {
     let mut times = Vec::new();
     while !over() {
         let began = Instant::now();
-        let answer = server.request_as(Some(key), "POST", DIGITS, Payload::Json(&digit()));
+        let answer = server.request_as(Some(key), "POST", DIGITS, HttpPayload::Json(&digit()));
         assert_eq!((answer.status, &*answer.text), (200, expected), "the client beside the attack is answered");
         times.push(began.elapsed());
         std::thread::sleep(Duration::from_millis(5));
@@ -126,7 +126,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 }
 
 /// A field of a head, literal and without an index. Source: RFC 7541, 6.2.2.
-fn field(name: &str, value: &str) -> Vec<u8> {
+fn encode_header_field(name: &str, value: &str) -> Vec<u8> {
     let text = |text: &str| {
         assert!(text.len() < 127, "longer ones need another form");
         [&[u8::try_from(text.len()).unwrap()], text.as_bytes()].concat()
@@ -135,7 +135,7 @@ fn field(name: &str, value: &str) -> Vec<u8> {
 }
 
 /// 128 requests for a large answer over one connection whose client gives no window to send it in.
-fn take_nothing(address: &str, key: &str, until: Instant) {
+fn request_without_reading(address: &str, key: &str, until: Instant) {
     let (headers, settings, ping) = (1, 4, 6);
     let Ok(mut stream) = TcpStream::connect(address) else { return };
     let _ = stream.set_write_timeout(Some(Duration::from_secs(3)));
@@ -150,7 +150,7 @@ fn take_nothing(address: &str, key: &str, until: Instant) {
             (":authority", "localhost"),
             ("authorization", &authorization),
         ];
-        let head: Vec<u8> = head.iter().flat_map(|(name, value)| field(name, value)).collect();
+        let head: Vec<u8> = head.iter().flat_map(|(name, value)| encode_header_field(name, value)).collect();
         // END_STREAM and END_HEADERS.
         bytes.extend(frame(headers, 5, 2 * number + 1, &head));
     }
@@ -167,7 +167,7 @@ fn take_nothing(address: &str, key: &str, until: Instant) {
 }
 
 /// A folder with a text of `bytes` newlines, compressed.
-fn newlines(folder: &Path, bytes: usize) {
+fn write_newlines(folder: &Path, bytes: usize) {
     std::fs::create_dir(folder).unwrap();
     let mut encoder = GzEncoder::new(std::fs::File::create(folder.join("x.txt.gz")).unwrap(), Compression::best());
     let piece = vec![b'\n'; 1 << 20];
@@ -175,8 +175,8 @@ fn newlines(folder: &Path, bytes: usize) {
     encoder.finish().unwrap();
 }
 
-/// Trains `hostile` to publish a model that keeps 64 MB more with each call of [`HOARD`] with [`greedy`].
-fn publish_hoard(server: &Server) {
+/// Trains `hostile` to publish a model that keeps 64 MB more with each call of [`HOARD`] with [`memory_keeping_input`].
+fn publish_hoard(server: &ServerProcess) {
     let plugin = guest("hostile");
     let run = ["run", plugin.to_str().unwrap(), "--wait", "--", "train=well", "model=hoard", "predict=hoard"];
     server.saggar_ok(&run);
@@ -184,20 +184,20 @@ fn publish_hoard(server: &Server) {
 }
 
 /// An input for which `hoard` keeps memory; warming it up does not.
-fn greedy() -> Value {
+fn memory_keeping_input() -> Value {
     json!({ "x": [1, 2, 3, 4] })
 }
 
 #[test]
-fn calls_that_keep_device_memory_lose_their_instances() {
+fn instances_that_accumulate_device_memory_are_replaced() {
     let home = tempfile::tempdir().unwrap();
-    let server = Server::start_with(home.path(), &["--models-memory", "1GiB"]);
+    let server = ServerProcess::start_with(home.path(), &["--models-memory", "1GiB"]);
     publish_hoard(&server);
-    let bytes = |server: &Server| server.get("/api/v1/models/hoard")["versions"][0]["bytes"].as_u64().unwrap();
+    let bytes = |server: &ServerProcess| server.get("/api/v1/models/hoard")["versions"][0]["bytes"].as_u64().unwrap();
     let warm = bytes(&server);
     let mut most = 0;
     for call in 0..8 {
-        let answer = server.request("POST", HOARD, Payload::Json(&greedy()));
+        let answer = server.request("POST", HOARD, HttpPayload::Json(&memory_keeping_input()));
         assert_eq!(answer.status, 200, "call {call}: {}", answer.text);
         most = most.max(bytes(&server));
     }
@@ -207,14 +207,14 @@ fn calls_that_keep_device_memory_lose_their_instances() {
 }
 
 /// Memory of the server that no file stands behind, in MiB.
-fn anonymous_mib(server: &Server) -> u64 {
+fn anonymous_mib(server: &ServerProcess) -> u64 {
     memory_kib(server.pid(), "RssAnon") >> 10
 }
 
 #[test]
-fn memory_that_models_and_requests_leave_goes_back_to_the_system() {
+fn freed_memory_is_returned_to_the_operating_system() {
     let home = tempfile::tempdir().unwrap();
-    let server = Server::start_with(home.path(), &["--models-memory", "1GiB"]);
+    let server = ServerProcess::start_with(home.path(), &["--models-memory", "1GiB"]);
     publish_hoard(&server);
     server.push_digits();
     let before = anonymous_mib(&server);
@@ -223,10 +223,10 @@ fn memory_that_models_and_requests_leave_goes_back_to_the_system() {
         for _ in 0..4 {
             scope.spawn(|| {
                 for _ in 0..4 {
-                    let _ = server.try_request("POST", HOARD, Payload::Json(&greedy()));
+                    let _ = server.try_request("POST", HOARD, HttpPayload::Json(&memory_keeping_input()));
                     // Refused after it was read: no such input.
                     let large = json!({ "x": "0".repeat(12 << 20) });
-                    let _ = server.try_request("POST", HOARD, Payload::Json(&large));
+                    let _ = server.try_request("POST", HOARD, HttpPayload::Json(&large));
                 }
             });
         }
@@ -248,7 +248,7 @@ fn memory_that_models_and_requests_leave_goes_back_to_the_system() {
 }
 
 #[test]
-fn attacks_on_memory_all_at_once_leave_other_clients_their_answers() {
+fn simultaneous_memory_attacks_do_not_affect_other_clients() {
     let Some(group) = MemoryGroup::new(GROUP_BYTES) else { return };
     let directory = tempfile::tempdir().unwrap();
     let home = directory.path().join("home");
@@ -256,34 +256,34 @@ fn attacks_on_memory_all_at_once_leave_other_clients_their_answers() {
     let server = serve_in(&group, &home);
     let [good, bad] = [("good", "predict"), ("bad", "predict,jobs:read,jobs:write")].map(|(n, s)| key(&home, n, s));
     let expected = server.wait_for("the model", |server| {
-        let answer = server.request_as(Some(&good), "POST", DIGITS, Payload::Json(&digit()));
+        let answer = server.request_as(Some(&good), "POST", DIGITS, HttpPayload::Json(&digit()));
         (answer.status == 200).then_some(answer.text)
     });
     let alone_until = Instant::now() + seconds();
     let alone = ask_until(&server, &good, &expected, || Instant::now() >= alone_until);
     let address = server.url().strip_prefix("http://").unwrap().to_owned();
     let folder = directory.path().join("newlines");
-    newlines(&folder, 100 << 20);
+    write_newlines(&folder, 100 << 20);
     // Each local is set to itself and one more: about a megabyte of code within every limit.
     let code: Vec<u8> = (0..100).flat_map(|at| [0x20, at, 0x41, 1, 0x6a, 0x21, at]).collect();
     let uploaded = AtomicUsize::new(0);
     let (bomb, until, over) = (bomb(), Instant::now() + seconds(), AtomicBool::new(false));
     let upload = || {
         // Another one each time: what was compiled before is not compiled again.
-        let wasm = with_functions(1_500 + uploaded.fetch_add(1, Ordering::Relaxed), 100, &code);
-        let _ = server.request_as(Some(&bad), "POST", "/api/v1/plugins", Payload::Bytes("application/wasm", &wasm));
+        let wasm = plugin_with_functions(1_500 + uploaded.fetch_add(1, Ordering::Relaxed), 100, &code);
+        let _ = server.request_as(Some(&bad), "POST", "/api/v1/plugins", HttpPayload::Bytes("application/wasm", &wasm));
     };
     let push = || {
         let mut push = server.command(&["data", "push", folder.to_str().unwrap(), "--name", "newlines"]);
         let _ = push.env("SAGGAR_API_KEY", &bad).output().unwrap();
     };
     let hoard = || {
-        let _ = server.request_as(Some(&bad), "POST", HOARD, Payload::Json(&greedy()));
+        let _ = server.request_as(Some(&bad), "POST", HOARD, HttpPayload::Json(&memory_keeping_input()));
     };
     // Answered or refused: what matters is that the server goes on.
     let attacks: [(usize, &(dyn Fn() + Sync)); 6] = [
         (20, &|| send_bomb(&address, &bad, &bomb)),
-        (2, &|| take_nothing(&address, &bad, until)),
+        (2, &|| request_without_reading(&address, &bad, until)),
         (1, &|| send_slowly(&address, &bad, until)),
         (1, &upload),
         (1, &push),
@@ -309,7 +309,7 @@ fn attacks_on_memory_all_at_once_leave_other_clients_their_answers() {
         assert!(ended.iter().all(Result::is_ok));
         beside
     });
-    assert_eq!(server.request_as(None, "GET", "/healthz", Payload::Nothing).status, 200);
+    assert_eq!(server.request_as(None, "GET", "/healthz", HttpPayload::Nothing).status, 200);
     let [alone_p99, beside_p99] = [&alone, &beside].map(|times| percentile(times, 99));
     let peak = group.peak_bytes().unwrap_or(0) >> 20;
     let ratio = beside_p99.as_secs_f64() / alone_p99.as_secs_f64();

@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
 
-use saggar_tests::{Answer, Payload, Server, Steady, binary, guest};
+use saggar_tests::{HttpPayload, HttpResponse, ServerProcess, SteadyJob, binary, guest};
 use serde_json::{Value, json};
 
 /// Makes a key; its text.
@@ -19,25 +19,25 @@ fn create(home: &Path, name: &str, scopes: &str, project: Option<&str>) -> Strin
 }
 
 /// A server that asks for keys; where nothing is said, it is asked with one that may everything.
-fn guarded(home: &Path) -> Server {
+fn start_with_keys(home: &Path) -> ServerProcess {
     let boss = create(home, "boss", "admin", None);
-    Server::start_with(home, &["--require-keys"]).with_key(&boss)
+    ServerProcess::start_with(home, &["--require-keys"]).with_key(&boss)
 }
 
-fn ask(server: &Server, key: &str, method: &str, path: &str, body: &Value) -> Answer {
-    let payload = if body.is_null() { Payload::Nothing } else { Payload::Json(body) };
+fn ask(server: &ServerProcess, key: &str, method: &str, path: &str, body: &Value) -> HttpResponse {
+    let payload = if body.is_null() { HttpPayload::Nothing } else { HttpPayload::Json(body) };
     server.request_as(Some(key), method, path, payload)
 }
 
 /// Submits a job of `steady` with this key; the job when it is over.
-fn run(server: &Server, key: &str, job: &Steady) -> Value {
+fn run(server: &ServerProcess, key: &str, job: &SteadyJob) -> Value {
     let answer = ask(server, key, "POST", "/api/v1/jobs", &job.spec(server));
     assert_eq!(answer.status, 201, "{}", answer.text);
     server.wait_for_job(answer.json()["name"].as_str().unwrap())
 }
 
 /// Lines of the audit log with this action: who, subject, result.
-fn audited(home: &Path, action: &str) -> Vec<[String; 3]> {
+fn audit_entries(home: &Path, action: &str) -> Vec<[String; 3]> {
     let text = std::fs::read_to_string(home.join("audit.log")).unwrap_or_default();
     let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let kind = action.split('.').next().unwrap().to_owned();
@@ -45,12 +45,12 @@ fn audited(home: &Path, action: &str) -> Vec<[String; 3]> {
     lines.filter(|line| line["action"] == action).map(told).collect()
 }
 
-fn has(lines: &[[String; 3]], wanted: [&str; 3]) -> bool {
+fn contains_entry(lines: &[[String; 3]], wanted: [&str; 3]) -> bool {
     lines.iter().any(|line| *line == wanted)
 }
 
 /// A model that answers, made by whoever may everything.
-fn serve_matmul(server: &Server) {
+fn serve_matmul(server: &ServerProcess) {
     server.saggar_ok(&["run", guest("matmul").to_str().unwrap(), "--device", "cpu", "--wait"]);
     server.wait_for_version("matmul", 1);
 }
@@ -60,7 +60,7 @@ fn pixels() -> Value {
 }
 
 /// The whole answer to a prediction of `matmul` with a further header.
-fn predict_with(server: &Server, key: &str, header: &str) -> String {
+fn predict_with(server: &ServerProcess, key: &str, header: &str) -> String {
     let (body, address) = (pixels().to_string(), server.url().trim_start_matches("http://"));
     let mut stream = TcpStream::connect(address).unwrap();
     write!(
@@ -76,15 +76,17 @@ fn predict_with(server: &Server, key: &str, header: &str) -> String {
 }
 
 #[test]
-fn a_job_does_not_replace_the_model_of_another_project() {
+fn a_job_cannot_publish_to_the_model_of_another_project() {
     let home = tempfile::tempdir().unwrap();
-    let server = guarded(home.path());
+    let server = start_with_keys(home.path());
     serve_matmul(&server);
     let evil = create(home.path(), "evil", "jobs:write", Some("evil"));
     let trusted = create(home.path(), "trusted", "jobs:write,models:write", None);
     let versions = || std::fs::read_dir(home.path().join("models/matmul")).unwrap().count();
     let before = versions();
-    let publish = |project: &str, model: &str| Steady::steps(6).with("project", project).parameter("model", model);
+    let publish = |project: &str, model: &str| {
+        SteadyJob::with_steps(6).with_field("project", project).with_parameter("model", model)
+    };
     let refused = run(&server, &evil, &publish("evil", "matmul"));
     assert_eq!(refused["state"], "FAILED", "{refused}");
     let message = refused["message"].as_str().unwrap();
@@ -97,13 +99,13 @@ fn a_job_does_not_replace_the_model_of_another_project() {
     assert!(!server.checkpoints(name).is_empty(), "what it has learnt stays");
     // A new model is its project's, and its project's jobs go on with it.
     for version in 1..=2 {
-        let seed = publish("evil", "own").with("seed", version);
+        let seed = publish("evil", "own").with_field("seed", version);
         assert_eq!(run(&server, &evil, &seed)["state"], "SUCCEEDED");
     }
     let other = create(home.path(), "other", "jobs:write", Some("other"));
     assert_eq!(run(&server, &other, &publish("other", "own"))["state"], "FAILED");
     assert_eq!(run(&server, &trusted, &publish("any", "matmul"))["state"], "SUCCEEDED");
-    let log = audited(home.path(), "model.publish");
+    let log = audit_entries(home.path(), "model.publish");
     for line in [
         ["key:evil", "matmul", "refused"],
         ["key:evil", "own", "ok"],
@@ -111,10 +113,10 @@ fn a_job_does_not_replace_the_model_of_another_project() {
         ["key:trusted", "matmul", "ok"],
         ["key:boss", "matmul", "ok"],
     ] {
-        assert!(has(&log, line), "{line:?} of {log:?}");
+        assert!(contains_entry(&log, line), "{line:?} of {log:?}");
     }
     // Nothing but the rights that a key has now: a job whose key was revoked trains on, and publishes nothing.
-    let long = publish("evil", "own").parameter("steps", 3_000).parameter("work", 2);
+    let long = publish("evil", "own").with_parameter("steps", 3_000).with_parameter("work", 2);
     let job =
         ask(&server, &evil, "POST", "/api/v1/jobs", &long.spec(&server)).json()["name"].as_str().unwrap().to_owned();
     server.wait_for_step(&job, 1);
@@ -125,20 +127,20 @@ fn a_job_does_not_replace_the_model_of_another_project() {
 }
 
 #[test]
-fn a_job_reads_no_secret_of_another_project() {
+fn a_job_cannot_read_a_secret_of_another_project() {
     let home = tempfile::tempdir().unwrap();
-    let server = guarded(home.path());
+    let server = start_with_keys(home.path());
     let evil = create(home.path(), "evil", "jobs:write", Some("evil"));
     let set = |name: &str, projects: &[&str]| {
         let body = json!({ "value": "a value of 4711", "projects": projects });
-        assert_eq!(server.request("PUT", &format!("/api/v1/secrets/{name}"), Payload::Json(&body)).status, 200);
+        assert_eq!(server.request("PUT", &format!("/api/v1/secrets/{name}"), HttpPayload::Json(&body)).status, 200);
     };
     set("nobodys", &[]);
     set("theirs", &["faces"]);
     set("own", &["evil"]);
     let job = |secret: &str| {
-        let job = Steady::steps(3).with("project", "evil").with("secrets", json!([secret]));
-        job.parameter("secret", secret).spec(&server)
+        let job = SteadyJob::with_steps(3).with_field("project", "evil").with_field("secrets", json!([secret]));
+        job.with_parameter("secret", secret).spec(&server)
     };
     let refusal = |secret: &str| {
         let answer = ask(&server, &evil, "POST", "/api/v1/jobs", &job(secret));
@@ -157,16 +159,16 @@ fn a_job_reads_no_secret_of_another_project() {
     let again =
         ask(&server, &evil, "POST", &format!("/api/v1/jobs/{}/restart", ended["name"].as_str().unwrap()), &json!({}));
     assert_eq!(again.status, 404, "{}", again.text);
-    let log = audited(home.path(), "secret.use");
+    let log = audit_entries(home.path(), "secret.use");
     for line in [["key:evil", "own", "ok"], ["key:evil", "theirs", "not_found"]] {
-        assert!(has(&log, line), "{line:?} of {log:?}");
+        assert!(contains_entry(&log, line), "{line:?} of {log:?}");
     }
 }
 
 #[test]
-fn a_dataset_of_another_project_is_neither_deleted_nor_read() {
+fn a_dataset_of_another_project_can_be_neither_deleted_nor_read() {
     let home = tempfile::tempdir().unwrap();
-    let server = guarded(home.path());
+    let server = start_with_keys(home.path());
     let keys = ["digits", "evil"].map(|name| create(home.path(), name, "jobs:write", Some(name)));
     let [digits, evil] = &keys;
     server.saggar_ok(&["--key", digits, "data", "push", "examples/digits", "--name", "mine"]);
@@ -182,27 +184,28 @@ fn a_dataset_of_another_project_is_neither_deleted_nor_read() {
     assert_eq!(ask(&server, digits, "DELETE", "/api/v1/datasets/mine/1", &Value::Null).status, 200);
     server.saggar_ok(&["data", "projects", "shared", "--project", "evil"]);
     assert_eq!(ask(&server, evil, "DELETE", "/api/v1/datasets/shared/1", &Value::Null).status, 200);
-    let log = audited(home.path(), "dataset.remove");
+    let log = audit_entries(home.path(), "dataset.remove");
     for line in [
         ["key:evil", "mine/1", "not_found"],
         ["key:evil", "shared/1", "foreign_project"],
         ["key:digits", "mine/1", "ok"],
     ] {
-        assert!(has(&log, line), "{line:?} of {log:?}");
+        assert!(contains_entry(&log, line), "{line:?} of {log:?}");
     }
 }
 
 #[test]
-fn predictions_of_another_key_are_not_there_and_a_header_unloads_nothing() {
+fn predictions_of_another_key_are_not_found_and_a_header_unloads_no_model() {
     let home = tempfile::tempdir().unwrap();
-    let server = guarded(home.path());
+    let server = start_with_keys(home.path());
     serve_matmul(&server);
     let (shop, spy) = (create(home.path(), "shop", "predict", None), create(home.path(), "spy", "predict", None));
     let body = json!({ "model": "matmul", "input": pixels() });
     let made = ask(&server, &shop, "PUT", "/predictions/mine", &body);
     assert_eq!(made.status, 200, "{}", made.text);
     assert_eq!(ask(&server, &shop, "GET", "/predictions/mine", &Value::Null).json()["status"], "succeeded");
-    let error = |answer: Answer, id: &str| (answer.status, answer.json()["error"].as_str().unwrap().replace(id, "ID"));
+    let error =
+        |answer: HttpResponse, id: &str| (answer.status, answer.json()["error"].as_str().unwrap().replace(id, "ID"));
     for (method, end) in [("GET", ""), ("POST", "/cancel")] {
         let of = |id: &str| error(ask(&server, &spy, method, &format!("/predictions/{id}{end}"), &Value::Null), id);
         assert_eq!(of("mine"), of("none"), "{method} {end}");
@@ -218,6 +221,6 @@ fn predictions_of_another_key_are_not_there_and_a_header_unloads_nothing() {
     assert!(answer.contains("missing_scope") && answer.contains("X-Saggar-Keep-Alive"), "{answer}");
     assert!(predict_with(&server, &spy, "X-Saggar-Keep-Alive: forever").starts_with("HTTP/1.1 200"));
     assert_eq!(server.get("/api/v1/models/matmul")["state"], "READY");
-    assert!(has(&audited(home.path(), "model.keep_alive"), ["key:spy", "matmul", "missing_scope"]));
-    assert!(has(&audited(home.path(), "prediction.cancel"), ["key:spy", "mine", "not_found"]));
+    assert!(contains_entry(&audit_entries(home.path(), "model.keep_alive"), ["key:spy", "matmul", "missing_scope"]));
+    assert!(contains_entry(&audit_entries(home.path(), "prediction.cancel"), ["key:spy", "mine", "not_found"]));
 }

@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use saggar_tests::{Payload, Server, guest};
+use saggar_tests::{HttpPayload, ServerProcess, guest};
 use serde_json::{Value, json};
 
 /// How long a deadline of a second may be overrun on a machine that has other things to do.
@@ -14,21 +14,21 @@ const LATE_MAX: Duration = Duration::from_secs(15);
 const QUICK_MAX: Duration = Duration::from_secs(2);
 
 /// Publishes a version of `hostile` that loads and predicts in these ways, as the model `model`.
-fn publish(server: &Server, model: &str, load: &str, predict: &str) {
+fn publish(server: &ServerProcess, model: &str, load: &str, predict: &str) {
     let plugin = guest("hostile");
     let [named, load, predict] = [format!("model={model}"), format!("load={load}"), format!("predict={predict}")];
     server.saggar_ok(&["run", plugin.to_str().unwrap(), "--wait", "--", "train=well", &named, &load, &predict]);
 }
 
 /// The longest that a client waits for `/healthz`, on connections of its own, while `attack` goes on.
-fn slowest_health<T>(server: &Server, attack: impl FnOnce() -> T) -> (Duration, T) {
+fn slowest_health<T>(server: &ServerProcess, attack: impl FnOnce() -> T) -> (Duration, T) {
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let health = scope.spawn(|| {
             let mut slowest = Duration::ZERO;
             while !over.load(Ordering::Relaxed) {
                 let began = Instant::now();
-                assert_eq!(server.request("GET", "/healthz", Payload::Nothing).status, 200);
+                assert_eq!(server.request("GET", "/healthz", HttpPayload::Nothing).status, 200);
                 slowest = slowest.max(began.elapsed());
                 std::thread::sleep(Duration::from_millis(5));
             }
@@ -40,7 +40,7 @@ fn slowest_health<T>(server: &Server, attack: impl FnOnce() -> T) -> (Duration, 
     })
 }
 
-fn predict(server: &Server, model: &str, first: f64, deadline_ms: u64) -> (u16, Value) {
+fn predict(server: &ServerProcess, model: &str, first: f64, deadline_ms: u64) -> (u16, Value) {
     ask(&format!("{}/models/{model}/predict", server.url()), first, deadline_ms).unwrap()
 }
 
@@ -54,8 +54,8 @@ fn ask(url: &str, first: f64, deadline_ms: u64) -> Option<(u16, Value)> {
 }
 
 #[test]
-fn a_model_that_keeps_the_host_busy_holds_up_nobody() {
-    let (_home, server) = Server::fresh();
+fn a_model_that_keeps_the_host_busy_does_not_delay_other_requests() {
+    let (_home, server) = ServerProcess::start_in_temp_dir();
     for way in ["late-slow-graphs", "late-slow-dispatches"] {
         publish(&server, way, "well", way);
         server.wait_for_version(way, 1);
@@ -86,9 +86,9 @@ fn a_model_that_keeps_the_host_busy_holds_up_nobody() {
 }
 
 #[test]
-fn a_model_that_does_not_come_up_is_refused_in_its_time_and_holds_up_no_other() {
+fn a_model_that_never_loads_fails_in_time_and_delays_no_other() {
     let home = tempfile::tempdir().unwrap();
-    let server = Server::start_with(home.path(), &["--load-timeout", "3s"]);
+    let server = ServerProcess::start_with(home.path(), &["--load-timeout", "3s"]);
     let began = Instant::now();
     publish(&server, "graphs", "slow-graphs", "well");
     publish(&server, "dispatches", "slow-dispatches", "well");
@@ -96,7 +96,7 @@ fn a_model_that_does_not_come_up_is_refused_in_its_time_and_holds_up_no_other() 
     server.wait_for_version("good", 1);
     for model in ["graphs", "dispatches"] {
         let reason = server.wait_for(model, |server| {
-            let model = server.request("GET", &format!("/api/v1/models/{model}"), Payload::Nothing).json();
+            let model = server.request("GET", &format!("/api/v1/models/{model}"), HttpPayload::Nothing).json();
             let version = model["versions"].as_array()?.first()?.clone();
             (version["state"] == "FAILED").then(|| version["reason"].as_str().unwrap_or_default().to_owned())
         });
@@ -108,7 +108,7 @@ fn a_model_that_does_not_come_up_is_refused_in_its_time_and_holds_up_no_other() 
 
 /// Has a prediction run that nothing ends for ten minutes, and waits until the server computes it. Not one that has graphs
 /// compiled: compilers stop when the server is told to end.
-fn keep_busy(server: &Server) {
+fn keep_busy(server: &ServerProcess) {
     publish(server, "busy", "well", "late-loop");
     server.wait_for_version("busy", 1);
     let url = format!("{}/models/busy/predict", server.url());
@@ -123,44 +123,44 @@ fn keep_busy(server: &Server) {
 }
 
 #[test]
-fn a_second_signal_ends_the_server_at_once() {
-    let (home, server) = Server::fresh();
+fn a_second_signal_stops_the_server_immediately() {
+    let (home, server) = ServerProcess::start_in_temp_dir();
     keep_busy(&server);
     server.signal("-TERM");
     server.wait_for_log("shutting down");
     server.signal("-TERM");
-    let status = server.ended_within(Duration::from_secs(20)).unwrap();
+    let status = server.wait_for_exit(Duration::from_secs(20)).unwrap();
     let log = std::fs::read_to_string(home.path().join("server.log")).unwrap();
     assert_eq!(status.code(), Some(143), "{status}\n{log}");
 }
 
 #[test]
-fn a_signal_ends_the_server_within_its_time_whatever_runs() {
-    let (_home, server) = Server::fresh();
+fn a_signal_stops_the_server_within_the_grace_period_whatever_runs() {
+    let (_home, server) = ServerProcess::start_in_temp_dir();
     keep_busy(&server);
     // Requests have 30 s to finish; then what they wait for is cut off.
     server.signal("-TERM");
-    let status = server.ended_within(Duration::from_secs(60)).unwrap();
+    let status = server.wait_for_exit(Duration::from_secs(60)).unwrap();
     assert_eq!(status.code(), Some(0), "{status}");
 }
 
 #[test]
-fn a_load_that_goes_on_does_not_hold_up_the_end_of_the_server() {
+fn an_unfinished_model_load_does_not_delay_shutdown() {
     let home = tempfile::tempdir().unwrap();
-    let server = Server::start_with(home.path(), &["--load-timeout", "10m"]);
+    let server = ServerProcess::start_with(home.path(), &["--load-timeout", "10m"]);
     publish(&server, "graphs", "slow-graphs", "well");
     server.wait_for("the load", |server| {
-        let model = server.request("GET", "/api/v1/models/graphs", Payload::Nothing).json();
+        let model = server.request("GET", "/api/v1/models/graphs", HttpPayload::Nothing).json();
         (model["versions"][0]["state"] == "LOADING").then_some(())
     });
     server.signal("-TERM");
-    let status = server.ended_within(Duration::from_secs(20)).unwrap();
+    let status = server.wait_for_exit(Duration::from_secs(20)).unwrap();
     assert_eq!(status.code(), Some(0), "{status}");
 }
 
 #[test]
-fn a_job_past_its_longest_time_is_killed_and_has_timed_out() {
-    let (_home, server) = Server::fresh();
+fn a_job_past_its_time_limit_is_killed_and_times_out() {
+    let (_home, server) = ServerProcess::start_in_temp_dir();
     let plugin = guest("hostile");
     let run = ["run", plugin.to_str().unwrap(), "--max-runtime", "1s", "--", "train=slow-graphs"];
     server.saggar_ok(&run);

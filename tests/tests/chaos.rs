@@ -8,17 +8,17 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use saggar_tests::{Server, Steady, binary, kill_9, processes_of, workers};
+use saggar_tests::{ServerProcess, SteadyJob, binary, kill_9, processes_of, worker_processes};
 use serde_json::Value;
 
 const STEPS: u64 = 120;
 
-fn number(name: &str, default: u64) -> u64 {
+fn environment_number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
 /// A sequence that looks random and is the same every time (splitmix64).
-fn random(n: u64) -> u64 {
+fn splitmix64(n: u64) -> u64 {
     let mut z = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -57,7 +57,7 @@ fn submit(socket: &Path, spec: &Value, jobs: u64, kills: &AtomicU64, kills_wante
 }
 
 /// The bytes of every variable in a job's checkpoint of its last step.
-fn weights(server: &Server, home: &Path, job: &str) -> BTreeMap<String, Vec<u8>> {
+fn last_checkpoint_variables(server: &ServerProcess, home: &Path, job: &str) -> BTreeMap<String, Vec<u8>> {
     let (step, out) = (STEPS.to_string(), home.to_str().unwrap());
     let file = server.saggar_ok(&["output", "get", job, "--checkpoint", &step, "-o", out]);
     let bytes = std::fs::read(file.trim()).unwrap();
@@ -65,37 +65,37 @@ fn weights(server: &Server, home: &Path, job: &str) -> BTreeMap<String, Vec<u8>>
     tensors.iter().map(|(name, tensor)| (name.to_owned(), tensor.data().to_vec())).collect()
 }
 
-fn start(home: &Path, socket: &Path) -> Server {
+fn start(home: &Path, socket: &Path) -> ServerProcess {
     // A killed server leaves its socket file.
     let _ = std::fs::remove_file(socket);
-    Server::start_with(home, &["--jobs", "2", "--addr", &format!("unix:{}", socket.display())])
+    ServerProcess::start_with(home, &["--jobs", "2", "--addr", &format!("unix:{}", socket.display())])
 }
 
 #[test]
-fn ab_24_kills_at_arbitrary_instants_lose_and_double_nothing() {
-    let (kills_wanted, jobs) = (number("CHAOS_KILLS", 40), number("CHAOS_JOBS", 12));
+fn kills_at_arbitrary_instants_neither_lose_nor_repeat_jobs() {
+    let (kills_wanted, jobs) = (environment_number("CHAOS_KILLS", 40), environment_number("CHAOS_JOBS", 12));
     let home = tempfile::tempdir().unwrap();
     let socket = home.path().join("s.sock");
     let server = start(home.path(), &socket);
-    let calm = Steady::steps(STEPS).with("project", "calm").submit(&server);
+    let calm = SteadyJob::with_steps(STEPS).with_field("project", "calm").submit(&server);
     assert_eq!(server.wait_for_job(&calm)["state"], "SUCCEEDED");
-    let expected = weights(&server, home.path(), &calm);
+    let expected = last_checkpoint_variables(&server, home.path(), &calm);
     assert!(expected.len() >= 2, "{:?}", expected.keys());
 
-    let spec = Steady::steps(STEPS).with("retry", 1000).spec(&server);
+    let spec = SteadyJob::with_steps(STEPS).with_field("retry", 1000).spec(&server);
     let count = AtomicU64::new(0);
     let (server, names) = std::thread::scope(|scope| {
         let mut server = server;
         let submitter = scope.spawn(|| submit(&socket, &spec, jobs, &count, kills_wanted));
         let mut kills = 0;
         while kills < kills_wanted {
-            std::thread::sleep(Duration::from_millis(random(kills) % 250));
-            let workers = workers(server.pid());
+            std::thread::sleep(Duration::from_millis(splitmix64(kills) % 250));
+            let workers = worker_processes(server.pid());
             // One in three is the server's.
-            match workers.get(random(kills ^ 0xabcd) as usize % 3) {
+            match workers.get(splitmix64(kills ^ 0xabcd) as usize % 3) {
                 Some(worker) => kills += u64::from(kill_9(*worker)),
                 None => {
-                    server.kill();
+                    server.kill_and_wait();
                     kills += 1;
                     server = start(home.path(), &socket);
                 }
@@ -111,7 +111,7 @@ fn ab_24_kills_at_arbitrary_instants_lose_and_double_nothing() {
         assert_eq!(job["state"], "SUCCEEDED", "{job}");
         let successes = job["events"].as_array().unwrap().iter().filter(|event| event["kind"] == "SUCCEEDED").count();
         assert_eq!(successes, 1, "{job}");
-        let same = weights(&server, home.path(), name) == expected;
+        let same = last_checkpoint_variables(&server, home.path(), name) == expected;
         assert!(same, "{name} has other bits than a job that nobody disturbed");
     }
     let listed = server.get("/api/v1/jobs?project=steady&limit=1000");

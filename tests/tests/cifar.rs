@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use saggar_tests::{Server, lenet};
+use saggar_tests::{ServerProcess, lenet};
 use serde_json::Value;
 
 const NAMES: [&str; 10] = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"];
@@ -11,9 +11,9 @@ const SIDE: usize = 32;
 const BLOB: usize = 8;
 
 /// Numbers that look random and are the same every time (Knuth's MMIX constants).
-struct Noise(u64);
+struct CifarNoise(u64);
 
-impl Noise {
+impl CifarNoise {
     fn below(&mut self, bound: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as usize % bound
@@ -21,7 +21,7 @@ impl Noise {
 }
 
 /// Records of all classes in turn: a blob on a grainy ground, whose place and colour say the class.
-fn records(count: usize, noise: &mut Noise) -> Vec<u8> {
+fn records(count: usize, noise: &mut CifarNoise) -> Vec<u8> {
     let mut bytes = Vec::new();
     for item in 0..count {
         let class = item % NAMES.len();
@@ -41,7 +41,7 @@ fn records(count: usize, noise: &mut Noise) -> Vec<u8> {
 }
 
 fn write_dataset(folder: &Path) {
-    let mut noise = Noise(1);
+    let mut noise = CifarNoise(1);
     // 75 is no multiple of the batch: the last one of what is held out is smaller.
     for (file, count) in [("data_batch_1.bin", 200), ("data_batch_2.bin", 120), ("test_batch.bin", 75)] {
         std::fs::write(folder.join(file), records(count, &mut noise)).unwrap();
@@ -50,10 +50,10 @@ fn write_dataset(folder: &Path) {
 }
 
 #[test]
-fn pictures_in_colour_are_learnt_and_the_confusion_is_told() {
+fn colour_images_are_learnt_and_the_confusion_matrix_is_logged() {
     let (home, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     write_dataset(folder.path());
-    let server = Server::start(home.path());
+    let server = ServerProcess::start(home.path());
     let pushed = server.saggar_ok(&["data", "push", folder.path().to_str().unwrap(), "--name", "cifar"]);
     assert_eq!(pushed.trim(), "cifar/1");
     let plugin = lenet();
@@ -75,7 +75,7 @@ fn pictures_in_colour_are_learnt_and_the_confusion_is_told() {
     let place = fetched.path().to_str().unwrap();
     server.saggar_ok(&["output", "get", "cifar-1", "confusion.csv", "-o", place]);
     let text = std::fs::read_to_string(fetched.path().join("confusion.csv")).unwrap();
-    check_table(&text, accuracy);
+    check_confusion_matrix(&text, accuracy);
 
     assert!(server.saggar_ok(&["output", "ls", "cifar-1"]).contains("confusion.csv"));
     assert_eq!(server.saggar_ok(&["output", "ls", "cifar-1", "-q"]).trim(), "confusion.csv");
@@ -86,7 +86,7 @@ fn pictures_in_colour_are_learnt_and_the_confusion_is_told() {
 }
 
 /// Every held-out item is in the row of its class, and the diagonal is what the training called its accuracy.
-fn check_table(text: &str, accuracy: f64) {
+fn check_confusion_matrix(text: &str, accuracy: f64) {
     let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
     assert_eq!(rows.len(), NAMES.len() + 2, "{text}");
     assert_eq!(rows[0][1..=NAMES.len()], NAMES, "{text}");

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use saggar_tests::{Server, guest, root};
+use saggar_tests::{ServerProcess, guest, root};
 
 /// Where `.ci/setup test` puts the driver of the browser.
 fn modules() -> PathBuf {
@@ -39,7 +39,7 @@ fn is_skipped() -> bool {
 }
 
 /// Runs a file of `tests/console` against the server, with these variables besides.
-fn check(name: &str, server: &Server, home: &Path, variables: &[(&str, &str)]) {
+fn check(name: &str, server: &ServerProcess, home: &Path, variables: &[(&str, &str)]) {
     let file = root().join("tests/console").join(format!("{name}.test.js"));
     let mut node = Command::new("node");
     node.args(["--test", "--test-reporter=spec"]).arg(&file).env("SAGGAR_URL", server.url());
@@ -51,19 +51,19 @@ fn check(name: &str, server: &Server, home: &Path, variables: &[(&str, &str)]) {
 }
 
 #[test]
-fn an_empty_server_tells_what_to_run() {
+fn an_empty_server_shows_the_commands_to_start_with() {
     if is_skipped() {
         return;
     }
     let home = tempfile::tempdir().unwrap();
-    let server = Server::start(home.path());
+    let server = ServerProcess::start(home.path());
     check("empty", &server, home.path(), &[]);
     check("modules", &server, home.path(), &[]);
 }
 
 /// What the console ships of others is what the lock names: `npm ci` checks a package against the digest in it.
 #[test]
-fn what_others_wrote_is_as_they_published_it() {
+fn vendored_console_files_match_the_published_packages() {
     if is_skipped() {
         return;
     }
@@ -80,42 +80,42 @@ fn what_others_wrote_is_as_they_published_it() {
 }
 
 #[test]
-fn jobs_datasets_and_devices_are_shown() {
+fn the_console_lists_jobs_datasets_and_devices() {
     if is_skipped() {
         return;
     }
     let home = tempfile::tempdir().unwrap();
-    let server = Server::start(home.path());
+    let server = ServerProcess::start(home.path());
     for name in ["jobs", "job", "data"] {
         check(name, &server, home.path(), &[]);
     }
 }
 
 #[test]
-fn trainings_are_watched() {
+fn the_console_follows_a_running_training() {
     if is_skipped() {
         return;
     }
     let home = tempfile::tempdir().unwrap();
-    check("training", &Server::with_digits(home.path(), &[]), home.path(), &[]);
+    check("training", &ServerProcess::start_with_digits(home.path(), &[]), home.path(), &[]);
 }
 
 #[test]
-fn models_are_shown_and_managed() {
+fn the_console_lists_and_manages_models() {
     if is_skipped() {
         return;
     }
     let home = tempfile::tempdir().unwrap();
-    check("models", &Server::with_digits(home.path(), &[]), home.path(), &[]);
+    check("models", &ServerProcess::start_with_digits(home.path(), &[]), home.path(), &[]);
 }
 
 #[test]
-fn the_playground_asks_and_shows() {
+fn the_playground_sends_predictions_and_shows_the_outputs() {
     if is_skipped() {
         return;
     }
     let home = tempfile::tempdir().unwrap();
-    let server = Server::with_digits(home.path(), &[]);
+    let server = ServerProcess::start_with_digits(home.path(), &[]);
     server.saggar_ok(&["run", guest("teller").to_str().unwrap(), "--wait"]);
     server.wait_for_version("teller", 1);
     check("playground", &server, home.path(), &[]);
@@ -127,10 +127,10 @@ fn the_console_asks_for_a_key_where_the_server_does() {
         return;
     }
     let home = tempfile::tempdir().unwrap();
-    let open = Server::with_digits(home.path(), &[]);
+    let open = ServerProcess::start_with_digits(home.path(), &[]);
     let state = home.path().to_str().unwrap();
     let reader = open.saggar_ok(&["key", "create", "reader", "--scope", "predict", "--home", state]);
     drop(open);
-    let server = Server::start_with(home.path(), &["--require-keys"]);
+    let server = ServerProcess::start_with(home.path(), &["--require-keys"]);
     check("keys", &server, home.path(), &[("READER", reader.trim())]);
 }

@@ -133,7 +133,7 @@ fn every_dependency_has_a_licence_that_is_allowed() {
 }
 
 #[test]
-fn a_crate_is_there_twice_only_where_that_is_agreed() {
+fn duplicate_crates_are_listed_exceptions() {
     let rules = rules();
     let agreed = strings(&rules["bans"]["skip"]);
     let mut versions: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
@@ -149,7 +149,7 @@ fn a_crate_is_there_twice_only_where_that_is_agreed() {
 }
 
 #[test]
-fn a_release_cannot_be_told_to_lose_its_device() {
+fn a_release_build_has_no_device_fault_injection() {
     let features = |selection: &[&str]| {
         let arguments = [&["tree", "--edges", "normal,build", "--prefix", "none", "--format", "{p} {f}"], selection];
         let tree = cargo(&root(), &arguments.concat());
@@ -165,7 +165,7 @@ fn a_release_cannot_be_told_to_lose_its_device() {
 }
 
 #[test]
-fn licences_are_there_in_full() {
+fn licence_texts_are_included() {
     let holds = |path: &str, parts: &[&str]| {
         let text = std::fs::read_to_string(root().join(path)).unwrap();
         parts.iter().for_each(|part| assert!(text.contains(part), "{path} lacks `{part}`"));

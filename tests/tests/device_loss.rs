@@ -5,41 +5,44 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use saggar_tests::{Payload, Server, binary, lenet, request};
+use saggar_tests::{HttpPayload, ServerProcess, binary, lenet, request};
 use serde_json::{Value, json};
 
 /// The variable whose file makes a device be lost.
-const LOSE: &str = "SAGGAR_TEST_LOSE_DEVICE";
+const LOSE_DEVICE_VARIABLE: &str = "SAGGAR_TEST_LOSE_DEVICE";
 /// How long a test waits for what is to come.
-const LIMIT: Duration = Duration::from_secs(60);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a deadline of a second may be overrun on a machine that has other things to do.
 const LATE_MAX: Duration = Duration::from_secs(15);
 
 /// A server on a device whose adapters are lost when `file` is there.
-fn serve(home: &Path, device: &str, file: &Path) -> Server {
+fn serve(home: &Path, device: &str, file: &Path) -> ServerProcess {
     let mut command = Command::new(binary());
-    command.args(["serve", "--addr", "127.0.0.1:0", "--device", device, "--home"]).arg(home).env(LOSE, file);
-    Server::of(command, home)
+    command
+        .args(["serve", "--addr", "127.0.0.1:0", "--device", device, "--home"])
+        .arg(home)
+        .env(LOSE_DEVICE_VARIABLE, file);
+    ServerProcess::from_command(command, home)
 }
 
 /// A file that makes a device be lost is there whole at once.
-fn lose(file: &Path, how: &str) {
+fn request_device_loss(file: &Path, how: &str) {
     let half = file.with_extension("half");
     std::fs::write(&half, how).unwrap();
     std::fs::rename(&half, file).unwrap();
 }
 
 /// A home in which version 1 of `digits` waits to be served; none where there is no adapter.
-fn home() -> Option<tempfile::TempDir> {
+fn home_with_digits() -> Option<tempfile::TempDir> {
     let home = tempfile::tempdir().unwrap();
-    let server = Server::with_digits(home.path(), &[]);
+    let server = ServerProcess::start_with_digits(home.path(), &[]);
     server.has_vulkan().then_some(home)
 }
 
 /// Asks for a prediction; false where the answer is to come again later, in the words that are due then.
-fn is_answered(server: &Server) -> bool {
+fn is_answered(server: &ServerProcess) -> bool {
     let body = json!({ "image": vec![[0; 8]; 8] });
-    let answer = server.request("POST", "/models/digits/predict", Payload::Json(&body));
+    let answer = server.request("POST", "/models/digits/predict", HttpPayload::Json(&body));
     if answer.status == 200 {
         return true;
     }
@@ -50,7 +53,7 @@ fn is_answered(server: &Server) -> bool {
 }
 
 /// Asks until the model has come up `losses` times after a loss; how long it refused at most.
-fn ask(server: &Server, losses: u64) -> Duration {
+fn wait_for_recovery(server: &ServerProcess, losses: u64) -> Duration {
     let (mut refused_since, mut longest) = (None, Duration::ZERO);
     let begun = Instant::now();
     loop {
@@ -58,17 +61,17 @@ fn ask(server: &Server, losses: u64) -> Duration {
         if let (Some(since), None) = (refused_since, refused) {
             longest = longest.max(since.elapsed());
             let up = format!("saggar_model_setups_total{{model=\"digits\",version=\"1\"}} {}", losses + 1);
-            if server.request("GET", "/metrics", Payload::Nothing).text.contains(&up) {
+            if server.request("GET", "/metrics", HttpPayload::Nothing).text.contains(&up) {
                 return longest;
             }
         }
         refused_since = refused;
-        assert!(begun.elapsed() < LIMIT, "the model does not come back");
+        assert!(begun.elapsed() < WAIT_TIMEOUT, "the model does not come back");
     }
 }
 
 /// Trains twice, the second time with the device lost in a way: costs an attempt, and ends with the same weights. That job.
-fn shaken(server: &Server, file: &Path, how: &str) -> Value {
+fn train_with_device_loss(server: &ServerProcess, file: &Path, how: &str) -> Value {
     server.push_digits();
     let submit = |model: &str| {
         let (plugin, model) = (lenet(), format!("model={model}"));
@@ -80,66 +83,67 @@ fn shaken(server: &Server, file: &Path, how: &str) -> Value {
     assert_eq!(server.wait_for_job(&calm)["state"], "SUCCEEDED");
     let shaken = submit("shaken");
     server.wait_for("a checkpoint", |server| server.saggar_ok(&["logs", &shaken]).contains(" saved (").then_some(()));
-    lose(file, how);
+    request_device_loss(file, how);
     let ended = server.wait_for_job(&shaken);
     assert_eq!((&ended["state"], &ended["attempt"]), (&json!("SUCCEEDED"), &json!(2)), "{ended}");
     assert!(ended.to_string().contains("DEVICE_LOST"), "{ended}");
-    assert_eq!(server.weights("calm"), server.weights("shaken"));
+    assert_eq!(server.weights_digest("calm"), server.weights_digest("shaken"));
     ended
 }
 
 #[test]
-fn fault_43_what_serves_comes_back_from_a_lost_device() {
-    let Some(home) = home() else { return };
+fn serving_recovers_from_a_lost_device() {
+    let Some(home) = home_with_digits() else { return };
     let file = home.path().join("lose");
     let server = serve(home.path(), "vulkan:0", &file);
     server.wait_for_version("digits", 1);
     for losses in 1..=3 {
         assert!(is_answered(&server));
-        lose(&file, "once");
-        println!("refused for {:?} after loss {losses}", ask(&server, losses));
+        request_device_loss(&file, "once");
+        println!("refused for {:?} after loss {losses}", wait_for_recovery(&server, losses));
     }
-    let metrics = server.request("GET", "/metrics", Payload::Nothing).text;
+    let metrics = server.request("GET", "/metrics", HttpPayload::Nothing).text;
     assert!(metrics.contains("saggar_gpu_device_lost_total{device=\"vulkan:0\"} 3"), "{metrics}");
 }
 
 #[test]
-fn fault_43_a_server_that_gets_no_other_device_begins_anew() {
-    let Some(home) = home() else { return };
+fn a_server_that_cannot_reopen_its_device_restarts() {
+    let Some(home) = home_with_digits() else { return };
     let file = home.path().join("lose");
     let server = serve(home.path(), "vulkan:0", &file);
     server.wait_for_version("digits", 1);
-    lose(&file, "for good");
+    request_device_loss(&file, "for good");
     // Nobody listens for a moment. The address stays the same, and so does the process.
     let (agent, url) = (ureq::Agent::new_with_defaults(), format!("{}/models/digits/predict", server.url()));
     let body: Value = json!({ "image": vec![[0; 8]; 8] });
     let (begun, mut refused) = (Instant::now(), None);
     loop {
-        let is_answered = request(&agent, "POST", &url, Payload::Json(&body)).is_ok_and(|answer| answer.status == 200);
+        let is_answered =
+            request(&agent, "POST", &url, HttpPayload::Json(&body)).is_ok_and(|answer| answer.status == 200);
         match refused {
             Some(since) if is_answered => break println!("refused for {:?}", Instant::elapsed(&since)),
             None if !is_answered => refused = Some(Instant::now()),
             Some(_) | None => std::thread::sleep(Duration::from_millis(10)),
         }
-        assert!(begun.elapsed() < LIMIT, "it does not come back");
+        assert!(begun.elapsed() < WAIT_TIMEOUT, "it does not come back");
     }
     server.wait_for_log("the server begins anew");
     assert_eq!(server.get("/api/v1/models/digits")["serving"], 1);
 }
 
 #[test]
-fn fault_43_a_lost_device_costs_a_job_one_attempt() {
+fn a_lost_device_costs_a_job_one_attempt() {
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("lose");
     let server = serve(home.path(), "cpu", &file);
     if !server.has_vulkan() {
         return;
     }
-    shaken(&server, &file, "once");
+    train_with_device_loss(&server, &file, "once");
 }
 
 /// Asks for a prediction that may take a second, of a server that may be about to go. What it says, if it answers.
-fn ask_for_a_second(server: &Server) -> Option<(u16, Value)> {
+fn ask_for_a_second(server: &ServerProcess) -> Option<(u16, Value)> {
     let agent = ureq::Agent::new_with_config(ureq::Agent::config_builder().http_status_as_error(false).build());
     let url = format!("{}/models/digits/predict", server.url());
     let began = Instant::now();
@@ -153,14 +157,14 @@ fn ask_for_a_second(server: &Server) -> Option<(u16, Value)> {
 /// Work on the adapter never ends: predictions end when their time is over, and the watchdog gives the device up. Only another
 /// process can open it, so the server replaces itself.
 #[test]
-fn fault_46_a_device_that_hangs_is_given_up() {
-    let Some(home) = home() else { return };
+fn a_hung_device_is_lost_after_the_watchdog_timeout() {
+    let Some(home) = home_with_digits() else { return };
     let file = home.path().join("lose");
     let server = serve(home.path(), "vulkan:0", &file);
     server.wait_for_version("digits", 1);
     let (status, label) = ask_for_a_second(&server).unwrap();
     assert_eq!(status, 200, "{label}");
-    lose(&file, "hang");
+    request_device_loss(&file, "hang");
     let begun = Instant::now();
     let mut ends = Vec::new();
     while !std::fs::read_to_string(home.path().join("server.log")).unwrap().contains("the server begins anew") {
@@ -170,7 +174,7 @@ fn fault_46_a_device_that_hangs_is_given_up() {
             continue;
         }
         ends.extend(end.map(|(status, body)| (status, body["code"].as_str().unwrap_or("answered").to_owned())));
-        assert!(begun.elapsed() < LIMIT, "it is not given up: {ends:?}");
+        assert!(begun.elapsed() < WAIT_TIMEOUT, "it is not given up: {ends:?}");
     }
     assert_eq!(ends.first(), Some(&(504, "deadline".to_owned())), "{ends:?}");
     let known =
@@ -187,14 +191,14 @@ fn fault_46_a_device_that_hangs_is_given_up() {
 }
 
 #[test]
-fn fault_46_a_device_that_hangs_costs_a_job_one_attempt() {
+fn a_hung_device_costs_a_job_one_attempt() {
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("lose");
     let server = serve(home.path(), "cpu", &file);
     if !server.has_vulkan() {
         return;
     }
-    let ended = shaken(&server, &file, "hang");
+    let ended = train_with_device_loss(&server, &file, "hang");
     let attempt = &ended["attempts"][0];
     assert!(attempt["message"].to_string().contains("work on it has not ended within 3 seconds"), "{ended}");
 }

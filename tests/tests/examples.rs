@@ -3,10 +3,10 @@
 
 use std::process::Command;
 
-use saggar_tests::{Server, root};
+use saggar_tests::{ServerProcess, root};
 
 /// Runs a program of `examples` and gives what it prints.
-fn run(server: &Server, program: &str, arguments: &[&str]) -> String {
+fn run(server: &ServerProcess, program: &str, arguments: &[&str]) -> String {
     let mut command = Command::new(program);
     command.args(arguments).env("SAGGAR_HOST", server.url()).current_dir(root());
     let output = command.output().unwrap();
@@ -17,9 +17,9 @@ fn run(server: &Server, program: &str, arguments: &[&str]) -> String {
 }
 
 #[test]
-fn every_form_of_a_prediction_by_curl() {
+fn the_curl_example_makes_every_form_of_prediction() {
     let home = tempfile::tempdir().unwrap();
-    let server = Server::with_digits(home.path(), &[]);
+    let server = ServerProcess::start_with_digits(home.path(), &[]);
     let printed = run(&server, "bash", &["examples/curl/predict.sh"]);
     let parts: Vec<&str> = printed.split("\n# ").skip(1).collect();
     assert_eq!(parts.len(), 8, "{printed}");
@@ -38,9 +38,9 @@ fn every_form_of_a_prediction_by_curl() {
 }
 
 #[test]
-fn tritons_client() {
+fn the_triton_client_example_runs() {
     let home = tempfile::tempdir().unwrap();
-    let server = Server::with_digits(home.path(), &[]);
+    let server = ServerProcess::start_with_digits(home.path(), &[]);
     // Finds or makes an environment that has the client.
     let python = run(&server, "bash", &[".ci/clients"]);
     let printed = run(&server, python.trim(), &["-B", "examples/tritonclient/predict.py"]);
@@ -54,9 +54,9 @@ fn tritons_client() {
 }
 
 #[test]
-fn a_client_of_tensorflow_serving() {
+fn the_tensorflow_serving_client_example_runs() {
     let home = tempfile::tempdir().unwrap();
-    let server = Server::with_digits(home.path(), &[]);
+    let server = ServerProcess::start_with_digits(home.path(), &[]);
     let printed = run(&server, "python3", &["-B", "examples/tensorflow-serving-client/predict.py"]);
     let lines: Vec<&str> = printed.lines().collect();
     assert_eq!(lines[0], "version 1 AVAILABLE", "{printed}");

@@ -7,30 +7,30 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
-use saggar_tests::{Server, Steady, as_user, binary};
+use saggar_tests::{ServerProcess, SteadyJob, binary, command_as_user};
 use serde_json::{Value, json};
 
 /// Bytes that a file may have while a disk is full, as the test plays it.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
 /// A server that is told that a file has grown too large, as it would be told of a full disk, instead of being killed.
-fn serve(home: &Path) -> Server {
+fn serve(home: &Path) -> ServerProcess {
     let mut command = Command::new("sh");
     let script = "trap '' XFSZ; exec \"$0\" serve --addr 127.0.0.1:0 --device cpu --jobs 1 --home \"$1\"";
     command.args(["-c", script]).arg(binary()).arg(home);
-    Server::of(command, home)
+    ServerProcess::from_command(command, home)
 }
 
 /// Limits the files of the server, and of workers that it starts from now on, or lifts the limit.
-fn limit_files(server: &Server, bytes: Option<u64>) {
+fn limit_files(server: &ServerProcess, bytes: Option<u64>) {
     let pid = Pid::from_raw(i32::try_from(server.pid()).unwrap());
     let maximum = getrlimit(Resource::Fsize).maximum;
     prlimit(pid, Resource::Fsize, Rlimit { current: bytes.or(maximum), maximum }).unwrap();
 }
 
 /// A job's directory, and the name and identifier of the job, which waits behind another one that is returned first.
-fn waiting(server: &Server, home: &Path, job: &Steady) -> (String, String, PathBuf) {
-    let first = Steady::steps(1_000_000).submit(server);
+fn submit_behind_running_job(server: &ServerProcess, home: &Path, job: &SteadyJob) -> (String, String, PathBuf) {
+    let first = SteadyJob::with_steps(1_000_000).submit(server);
     server.wait_for_step(&first, 1);
     let name = job.submit(server);
     let id = server.job(&name)["id"].as_str().unwrap().to_owned();
@@ -39,17 +39,17 @@ fn waiting(server: &Server, home: &Path, job: &Steady) -> (String, String, PathB
     (first, name, directory)
 }
 
-fn events(server: &Server, job: &str, kind: &str) -> Vec<String> {
+fn events(server: &ServerProcess, job: &str, kind: &str) -> Vec<String> {
     let events = server.get(&format!("/api/v1/jobs/{job}/events"))["events"].as_array().unwrap().clone();
     let texts = events.iter().filter(|event| event["kind"] == kind).map(|event| event["text"].as_str().unwrap());
     texts.map(str::to_owned).collect()
 }
 
 #[test]
-fn fault_20_a_job_whose_log_finds_no_room_comes_to_its_end_and_says_what_is_lost() {
+fn a_job_that_cannot_write_its_log_completes_and_reports_the_lost_lines() {
     let home = tempfile::tempdir().unwrap();
     let server = serve(home.path());
-    let (first, name, directory) = waiting(&server, home.path(), &Steady::steps(50));
+    let (first, name, directory) = submit_behind_running_job(&server, home.path(), &SteadyJob::with_steps(50));
     // Every write to this device finds no space left.
     std::os::unix::fs::symlink("/dev/full", directory.join("attempt-1.log")).unwrap();
     server.saggar_ok(&["stop", &first]);
@@ -63,16 +63,18 @@ fn fault_20_a_job_whose_log_finds_no_room_comes_to_its_end_and_says_what_is_lost
     assert!(count.parse::<u64>().unwrap() > 50, "{told}");
     server.wait_for_log("the job's log cannot be written");
     // The next one, which has room, lacks nothing.
-    let next = Steady::steps(5).submit(&server);
+    let next = SteadyJob::with_steps(5).submit(&server);
     assert_eq!(server.wait_for_job(&next)["state"], "SUCCEEDED");
     assert_eq!(events(&server, &next, "LOG_LINES_LOST"), [""; 0]);
 }
 
 #[test]
-fn fault_20_a_log_that_finds_room_again_says_how_many_lines_it_lacks() {
+fn a_log_that_can_be_written_again_reports_the_lost_lines() {
     let home = tempfile::tempdir().unwrap();
     let server = serve(home.path());
-    let job = Steady::steps(1_000_000).with("checkpoint_every", json!({ "steps": 1_000_000 })).parameter("words", 8000);
+    let job = SteadyJob::with_steps(1_000_000)
+        .with_field("checkpoint_every", json!({ "steps": 1_000_000 }))
+        .with_parameter("words", 8000);
     let name = job.submit(&server);
     server.wait_for_step(&name, 10);
     limit_files(&server, Some(FILE_BYTES_MAX));
@@ -107,12 +109,12 @@ fn fault_20_a_log_that_finds_room_again_says_how_many_lines_it_lacks() {
 }
 
 #[test]
-fn fault_20_an_output_that_finds_no_room_fails_its_job_and_nothing_else() {
+fn an_output_on_a_full_disk_fails_only_its_job() {
     let home = tempfile::tempdir().unwrap();
     let server = serve(home.path());
-    assert_eq!(server.wait_for_job(&Steady::steps(5).submit(&server))["state"], "SUCCEEDED");
+    assert_eq!(server.wait_for_job(&SteadyJob::with_steps(5).submit(&server))["state"], "SUCCEEDED");
     limit_files(&server, Some(FILE_BYTES_MAX));
-    let fills = Steady::steps(20).parameter("write", "a.bin=1000000 b.bin=20000000");
+    let fills = SteadyJob::with_steps(20).with_parameter("write", "a.bin=1000000 b.bin=20000000");
     let full = server.wait_for_job(&fills.submit(&server));
     assert_eq!((&full["state"], &full["attempt"]), (&json!("FAILED"), &json!(1)), "{full}");
     assert!(full["message"].as_str().unwrap().contains("File too large"), "{full}");
@@ -120,7 +122,7 @@ fn fault_20_an_output_that_finds_no_room_fails_its_job_and_nothing_else() {
     let kept = server.get(&format!("/api/v1/jobs/{name}/output"))["files"].clone();
     let kept: Vec<&Value> = kept.as_array().unwrap().iter().map(|file| &file["path"]).collect();
     assert_eq!(kept, [&json!("a.bin")], "what had room is there, and not half of the other");
-    assert_eq!(server.wait_for_job(&Steady::steps(20).submit(&server))["state"], "SUCCEEDED");
+    assert_eq!(server.wait_for_job(&SteadyJob::with_steps(20).submit(&server))["state"], "SUCCEEDED");
 }
 
 /// Takes from everybody the right to write there, or gives it to the owner again.
@@ -137,7 +139,7 @@ fn set_writable(directory: &Path, writable: bool) {
 }
 
 /// What a server says that is started over `home` by a user who may not write there.
-fn refused(home: &Path) -> std::process::Output {
+fn serve_as_other_user(home: &Path) -> std::process::Output {
     let serve = ["serve", "--addr", "127.0.0.1:0", "--device", "cpu", "--home"];
     if !rustix::process::geteuid().is_root() {
         return Command::new(binary()).args(serve).arg(home).output().unwrap();
@@ -147,14 +149,14 @@ fn refused(home: &Path) -> std::process::Output {
     std::fs::set_permissions(place.path(), PermissionsExt::from_mode(0o755)).unwrap();
     let program = place.path().join("saggar");
     std::fs::copy(binary(), &program).unwrap();
-    as_user(54321).arg(&program).args(serve).arg(home).output().unwrap()
+    command_as_user(54321).arg(&program).args(serve).arg(home).output().unwrap()
 }
 
 #[test]
-fn fault_22_a_state_directory_that_may_only_be_read_is_refused_by_name_and_left_as_it_is() {
+fn a_read_only_state_directory_is_refused_by_name_and_unchanged() {
     let home = tempfile::tempdir().unwrap();
-    let server = Server::start(home.path());
-    server.wait_for_job(&Steady::steps(5).submit(&server));
+    let server = ServerProcess::start(home.path());
+    server.wait_for_job(&SteadyJob::with_steps(5).submit(&server));
     drop(server);
     let listed = || {
         let found = Command::new("find").arg(home.path()).args(["-printf", "%P %s %T@\n"]).output().unwrap();
@@ -164,13 +166,13 @@ fn fault_22_a_state_directory_that_may_only_be_read_is_refused_by_name_and_left_
     };
     set_writable(home.path(), false);
     let before = listed();
-    let output = refused(home.path());
+    let output = serve_as_other_user(home.path());
     let after = listed();
     set_writable(home.path(), true);
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("Permission denied") && said.contains(home.path().to_str().unwrap()), "{said}");
     assert_eq!(after, before);
-    let server = Server::start(home.path());
+    let server = ServerProcess::start(home.path());
     assert_eq!(server.job("steady-1")["state"], "SUCCEEDED");
 }

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use saggar_tests::{MemoryGroup, Payload, Server, Steady, binary, workers};
+use saggar_tests::{HttpPayload, MemoryGroup, ServerProcess, SteadyJob, binary, worker_processes};
 use serde_json::{Value, json};
 
 /// Memory of the group at first: enough for the server and a worker that takes little.
@@ -18,40 +18,40 @@ const TAKEN_AFTER: u64 = 40;
 const KILLED: &str = "the worker was killed by signal 9: memory ran out, on the machine or in its control group";
 
 /// A server in the group that serves `digits`, which were trained outside of it.
-fn serve_in(group: &MemoryGroup, home: &std::path::Path) -> Server {
-    drop(Server::with_digits(home, &[]));
+fn serve_in(group: &MemoryGroup, home: &std::path::Path) -> ServerProcess {
+    drop(ServerProcess::start_with_digits(home, &[]));
     let mut command = group.command(&binary());
     command.args(["serve", "--addr", "127.0.0.1:0", "--device", "cpu", "--home"]).arg(home);
-    let server = Server::of(command, home);
+    let server = ServerProcess::from_command(command, home);
     server.wait_for_version("digits", 1);
     server
 }
 
 /// A job that has checkpoints when it takes more memory than the group has.
-fn greedy(retry: u32) -> Steady {
-    Steady::steps(60)
-        .parameter("memory_mib", TAKEN_MIB)
-        .parameter("memory_after", TAKEN_AFTER)
-        .with("memory_bytes", 2_u64 << 30)
-        .with("retry", retry)
+fn memory_hungry_job(retry: u32) -> SteadyJob {
+    SteadyJob::with_steps(60)
+        .with_parameter("memory_mib", TAKEN_MIB)
+        .with_parameter("memory_after", TAKEN_AFTER)
+        .with_field("memory_bytes", 2_u64 << 30)
+        .with_field("retry", retry)
 }
 
 #[test]
-fn fault_16_where_memory_is_short_the_kernel_takes_a_worker_before_its_server() {
-    let (_home, server) = Server::fresh();
-    let job = Steady::steps(1_000_000).submit(&server);
+fn the_kernel_kills_a_worker_before_its_server_when_memory_is_short() {
+    let (_home, server) = ServerProcess::start_in_temp_dir();
+    let job = SteadyJob::with_steps(1_000_000).submit(&server);
     server.wait_for_step(&job, 1);
     let badness = |pid: u32| -> i32 {
         let added = std::fs::read_to_string(format!("/proc/{pid}/oom_score_adj")).unwrap();
         added.trim().parse().unwrap()
     };
-    let workers = workers(server.pid());
+    let workers = worker_processes(server.pid());
     assert_eq!(workers.len(), 1);
     assert_eq!((badness(workers[0]), badness(server.pid())), (500, badness(std::process::id())));
 }
 
 #[test]
-fn fault_16_a_worker_that_the_kernel_kills_for_memory_is_tried_again_and_the_server_answers() {
+fn an_oom_killed_worker_is_retried_and_the_server_keeps_answering() {
     let Some(group) = MemoryGroup::new(GROUP_BYTES) else { return };
     let home = tempfile::tempdir().unwrap();
     let server = serve_in(&group, home.path());
@@ -60,16 +60,16 @@ fn fault_16_a_worker_that_the_kernel_kills_for_memory_is_tried_again_and_the_ser
     let (exhausted, resumed) = std::thread::scope(|scope| {
         let client = scope.spawn(|| {
             while !over.load(Ordering::Acquire) {
-                let answer = server.request("POST", "/models/digits/predict", Payload::Json(&digit));
+                let answer = server.request("POST", "/models/digits/predict", HttpPayload::Json(&digit));
                 assert_eq!(answer.status, 200, "{}", answer.text);
                 answered.fetch_add(1, Ordering::AcqRel);
             }
         });
-        let exhausted = server.wait_for_job(&greedy(1).submit(&server));
+        let exhausted = server.wait_for_job(&memory_hungry_job(1).submit(&server));
         let while_killed = answered.load(Ordering::Acquire);
         assert!(while_killed > 0, "nothing was answered while workers were killed");
         // With room, another attempt comes to the end.
-        let job = greedy(1000).submit(&server);
+        let job = memory_hungry_job(1000).submit(&server);
         server.wait_for("a second attempt", |server| (server.job(&job)["attempt"].as_u64() > Some(1)).then_some(()));
         group.set_limit(ROOMY_BYTES);
         let resumed = server.wait_for_job(&job);
@@ -89,5 +89,5 @@ fn fault_16_a_worker_that_the_kernel_kills_for_memory_is_tried_again_and_the_ser
     }
     // A checkpoint is taken every five steps; the one of step 40 may have been cut off.
     assert!(last["first_step"].as_u64() >= Some(TAKEN_AFTER - 5), "from a checkpoint: {last}");
-    assert_eq!(server.request("GET", "/readyz", Payload::Nothing).status, 200, "the server that there was");
+    assert_eq!(server.request("GET", "/readyz", HttpPayload::Nothing).status, 200, "the server that there was");
 }

@@ -2,8 +2,8 @@
 //! host: each job ends with that reason, and the server goes on.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
-use saggar_tests::component::trainer;
-use saggar_tests::{Payload, Server, guest, memory_kib};
+use saggar_tests::component::component_with_train_body;
+use saggar_tests::{HttpPayload, ServerProcess, guest, memory_kib};
 use serde_json::{Value, json};
 
 /// KiB by which the server may grow while jobs flood their workers.
@@ -37,8 +37,8 @@ const PARAMETERS: [&str; 3] = [
 ];
 
 /// Runs a training of the component to its end.
-fn train(server: &Server, wasm: &[u8]) -> Value {
-    let uploaded = server.request("POST", "/api/v1/plugins", Payload::Bytes("application/wasm", wasm));
+fn train(server: &ServerProcess, wasm: &[u8]) -> Value {
+    let uploaded = server.request("POST", "/api/v1/plugins", HttpPayload::Bytes("application/wasm", wasm));
     assert_eq!(uploaded.status, 200, "{}", uploaded.text);
     let spec = json!({ "project": "faults", "device": "cpu", "plugin": uploaded.json()["digest"] });
     let job = server.post("/api/v1/jobs", &spec)["name"].as_str().unwrap().to_owned();
@@ -46,8 +46,8 @@ fn train(server: &Server, wasm: &[u8]) -> Value {
 }
 
 #[test]
-fn faults_24_26_29_end_the_job_by_name_and_the_server_goes_on() {
-    let (_home, server) = Server::fresh();
+fn traps_floods_and_reentrant_calls_fail_their_job_with_a_reason() {
+    let (_home, server) = ServerProcess::start_in_temp_dir();
     let [resource, with_resource, resource_fields] = RESOURCE;
     let [parameters, with_parameters, parameters_fields] = PARAMETERS;
     let grow = "(loop (br_if 0 (i32.ne (table.grow $t (ref.null func) (i32.const 1000)) (i32.const -1)))) unreachable";
@@ -55,12 +55,29 @@ fn faults_24_26_29_end_the_job_by_name_and_the_server_goes_on() {
     let drops = "(call $drop (call $new (i32.const 7)))";
     let before = memory_kib(server.pid(), "VmRSS");
     for (wasm, reason, parts) in [
-        (trainer("", "", "(func $begin unreachable) (start $begin)", ""), "TRAP", ["trapped in start", "unreachable"]),
-        (trainer(resource, with_resource, resource_fields, drops), "TRAP", ["trapped in train", "destroy"]),
-        (trainer("", "", "(table $t 0 funcref)", grow), "TABLE_LIMIT", ["table elements", "100000"]),
-        (trainer(resource, with_resource, resource_fields, floods), "HANDLE_LIMIT", ["100000 handles", "train"]),
         (
-            trainer(parameters, with_parameters, parameters_fields, "(call $parameters (i32.const 8))"),
+            component_with_train_body("", "", "(func $begin unreachable) (start $begin)", ""),
+            "TRAP",
+            ["trapped in start", "unreachable"],
+        ),
+        (
+            component_with_train_body(resource, with_resource, resource_fields, drops),
+            "TRAP",
+            ["trapped in train", "destroy"],
+        ),
+        (component_with_train_body("", "", "(table $t 0 funcref)", grow), "TABLE_LIMIT", ["table elements", "100000"]),
+        (
+            component_with_train_body(resource, with_resource, resource_fields, floods),
+            "HANDLE_LIMIT",
+            ["100000 handles", "train"],
+        ),
+        (
+            component_with_train_body(
+                parameters,
+                with_parameters,
+                parameters_fields,
+                "(call $parameters (i32.const 8))",
+            ),
             "TRAP",
             ["trapped in train", "cannot leave component instance"],
         ),
@@ -70,24 +87,24 @@ fn faults_24_26_29_end_the_job_by_name_and_the_server_goes_on() {
         let message = job["message"].as_str().unwrap();
         assert!(parts.iter().all(|part| message.contains(part)), "{parts:?}: {message}");
         assert_eq!(job["attempt"], 1, "a plugin's own fault is not tried again");
-        assert_eq!(server.request("GET", "/readyz", Payload::Nothing).status, 200);
+        assert_eq!(server.request("GET", "/readyz", HttpPayload::Nothing).status, 200);
     }
     let growth = memory_kib(server.pid(), "VmRSS").saturating_sub(before);
     assert!(growth < GROWTH_KIB_MAX, "{growth} KiB more than {before} KiB");
     // And a plugin that behaves is run.
-    assert_eq!(train(&server, &trainer("", "", "", ""))["state"], "SUCCEEDED");
+    assert_eq!(train(&server, &component_with_train_body("", "", "", ""))["state"], "SUCCEEDED");
 }
 
 #[test]
-fn fault_24_a_model_whose_destructor_traps_is_unloaded_without_it() {
+fn a_model_whose_destructor_traps_is_still_unloaded() {
     let home = tempfile::tempdir().unwrap();
-    let server = Server::start(home.path());
+    let server = ServerProcess::start(home.path());
     let plugin = guest("hostile");
     let run =
         ["run", plugin.to_str().unwrap(), "--wait", "--", "train=well", "model=fragile", "predict=trap-when-dropped"];
     server.saggar_ok(&run);
     server.wait_for_version("fragile", 1);
-    let ask = || server.request("POST", "/models/fragile/predict", Payload::Json(&json!({ "x": [1, 2, 3, 4] })));
+    let ask = || server.request("POST", "/models/fragile/predict", HttpPayload::Json(&json!({ "x": [1, 2, 3, 4] })));
     for _ in 0..3 {
         let answer = ask();
         assert_eq!((answer.status, &answer.json()["y"]), (200, &json!([1.0, 2.0, 3.0, 4.0])), "{}", answer.text);

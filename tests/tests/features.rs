@@ -10,12 +10,12 @@ use saggar_tests::root;
 const SYSTEMS: [(&str, u32); 5] = [("FH", 39), ("SG", 38), ("AZ", 27), ("KF", 26), ("AB", 24)];
 
 /// Names of all tests below a directory: functions right below a line that makes them one.
-fn tests(directory: &Path, found: &mut BTreeSet<String>) {
+fn collect_test_names(directory: &Path, found: &mut BTreeSet<String>) {
     for entry in std::fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
             if path.file_name().is_none_or(|name| name != "target") {
-                tests(&path, found);
+                collect_test_names(&path, found);
             }
         } else if path.extension().is_some_and(|ending| ending == "rs") {
             let text = std::fs::read_to_string(&path).unwrap();
@@ -33,13 +33,13 @@ fn tests(directory: &Path, found: &mut BTreeSet<String>) {
 }
 
 /// A row of the page.
-struct Row {
+struct FeatureRow {
     state: String,
     tests: Vec<String>,
     remark: String,
 }
 
-fn rows() -> BTreeMap<String, Row> {
+fn feature_rows() -> BTreeMap<String, FeatureRow> {
     let page = std::fs::read_to_string(root().join("tests/features.md")).unwrap();
     let mut rows = BTreeMap::new();
     for line in page.lines() {
@@ -56,21 +56,21 @@ fn rows() -> BTreeMap<String, Row> {
             false => ("", shown),
         };
         let tests = named.split(", ").map(|test| test.trim_matches('`').to_owned()).filter(|test| !test.is_empty());
-        let row = Row { state: state.to_owned(), tests: tests.collect(), remark: remark.to_owned() };
+        let row = FeatureRow { state: state.to_owned(), tests: tests.collect(), remark: remark.to_owned() };
         assert!(rows.insert(name.to_owned(), row).is_none(), "{name} stands there twice");
     }
     rows
 }
 
 #[test]
-fn every_row_is_there_and_is_what_it_says() {
-    let rows = rows();
+fn every_feature_row_exists_and_matches_its_state() {
+    let rows = feature_rows();
     let named = |(system, count): (&'static str, u32)| (1..=count).map(move |number| format!("{system}-{number:02}"));
     let expected: BTreeSet<String> = SYSTEMS.into_iter().flat_map(named).collect();
     assert_eq!(rows.keys().cloned().collect::<BTreeSet<_>>(), expected);
     let mut there = BTreeSet::new();
     for directory in ["tests/tests", "host", "plugins"] {
-        tests(&root().join(directory), &mut there);
+        collect_test_names(&root().join(directory), &mut there);
     }
     assert!(there.len() > 500, "tests are found: {}", there.len());
     for (name, row) in &rows {
@@ -92,10 +92,10 @@ fn every_row_is_there_and_is_what_it_says() {
 
 #[test]
 fn a_test_that_is_named_after_a_row_stands_in_it() {
-    let rows = rows();
+    let rows = feature_rows();
     let mut there = BTreeSet::new();
     for directory in ["tests/tests", "host", "plugins"] {
-        tests(&root().join(directory), &mut there);
+        collect_test_names(&root().join(directory), &mut there);
     }
     let mut seen = 0;
     for test in &there {

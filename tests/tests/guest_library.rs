@@ -3,26 +3,26 @@
 
 use std::time::Duration;
 
-use saggar_tests::{Server, guest, kill_9, workers};
+use saggar_tests::{ServerProcess, guest, kill_9, worker_processes};
 use serde_json::{Value, json};
 
 /// Everything that has state: momentum and moments, two precisions, sums, means, random numbers, running statistics.
 const EVERYTHING: [&str; 4] = ["optimizer=muon", "half=true", "accumulate=2", "average=0.9"];
 
-fn start(home: &std::path::Path) -> Server {
-    let server = Server::start(home);
+fn start(home: &std::path::Path) -> ServerProcess {
+    let server = ServerProcess::start(home);
     server.push_digits();
     server
 }
 
-fn submit(server: &Server, parameters: &[&str]) -> String {
+fn submit(server: &ServerProcess, parameters: &[&str]) -> String {
     let plugin = guest("formulas");
     let run = ["run", plugin.to_str().unwrap(), "--data", "digits", "--device", "cpu", "--seed", "3", "--retry", "100"];
     let every = ["--checkpoint-every", "20steps", "--"];
     server.saggar_ok(&[&run[..], &every, parameters].concat()).trim().to_owned()
 }
 
-fn train(server: &Server, parameters: &[&str]) -> Value {
+fn train(server: &ServerProcess, parameters: &[&str]) -> Value {
     let job = submit(server, parameters);
     let ended = server.wait_for_job(&job);
     assert_eq!(ended["state"], "SUCCEEDED", "{parameters:?}: {}", server.saggar_ok(&["logs", &job]));
@@ -30,7 +30,7 @@ fn train(server: &Server, parameters: &[&str]) -> Value {
 }
 
 #[test]
-fn formulas_hold_on_the_host() {
+fn the_formulas_of_the_guest_library_hold_on_the_host() {
     let home = tempfile::tempdir().unwrap();
     let server = start(home.path());
     let job = submit(&server, &[]);
@@ -41,7 +41,7 @@ fn formulas_hold_on_the_host() {
 }
 
 #[test]
-fn every_way_of_training_learns() {
+fn every_training_configuration_learns() {
     let home = tempfile::tempdir().unwrap();
     let server = start(home.path());
     let ways: [&[&str]; 6] =
@@ -65,7 +65,7 @@ fn steps_whose_gradients_are_not_finite_are_skipped() {
 }
 
 #[test]
-fn a_training_without_progress_ends() {
+fn early_stopping_ends_a_training_without_progress() {
     let home = tempfile::tempdir().unwrap();
     let server = start(home.path());
     let job = train(&server, &["epochs=200", "patience=1"]);
@@ -74,7 +74,7 @@ fn a_training_without_progress_ends() {
 }
 
 #[test]
-fn a_killed_training_of_every_kind_ends_as_one_left_alone() {
+fn a_killed_training_with_all_kinds_of_state_ends_as_an_undisturbed_one() {
     let home = tempfile::tempdir().unwrap();
     let server = start(home.path());
     train(&server, &[&["epochs=40", "model=calm"], &EVERYTHING[..]].concat());
@@ -87,20 +87,20 @@ fn a_killed_training_of_every_kind_ends_as_one_left_alone() {
         });
         // Between two checkpoints rather than at one.
         std::thread::sleep(Duration::from_millis(30 * kills as u64));
-        for worker in workers(server.pid()) {
+        for worker in worker_processes(server.pid()) {
             kill_9(worker);
         }
     }
     let ended = server.wait_for_job(&job);
     assert_eq!(ended["state"], "SUCCEEDED", "{ended}");
     assert!(ended["attempt"].as_u64() > Some(1), "nothing was killed: {ended}");
-    assert_eq!(server.weights("calm"), server.weights("shaken"));
+    assert_eq!(server.weights_digest("calm"), server.weights_digest("shaken"));
 }
 
 #[test]
-fn fault_13_a_loss_of_the_librarys_loop_that_is_no_number_is_the_hosts_to_judge() {
+fn a_nan_loss_in_the_training_loop_is_left_to_the_health_policy_of_the_host() {
     let home = tempfile::tempdir().unwrap();
-    let server = Server::start(home.path());
+    let server = ServerProcess::start(home.path());
     server.saggar_ok(&["data", "push", "examples/digits", "--name", "digits"]);
     let mlp = saggar_tests::plugin("mlp");
     let run = |more: &[&str]| {

@@ -4,28 +4,28 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use saggar_tests::{Answer, Payload, Server, guest, lenet};
+use saggar_tests::{HttpPayload, HttpResponse, ServerProcess, guest, lenet};
 use serde_json::{Value, json};
 
 /// Trains `hostile` until it publishes a model that behaves as it is told.
-fn publish(server: &Server, load: &str, predict: &str, version: u64) {
+fn publish(server: &ServerProcess, load: &str, predict: &str, version: u64) {
     let plugin = guest("hostile");
     let (load, predict) = (format!("load={load}"), format!("predict={predict}"));
     let run = ["run", plugin.to_str().unwrap(), "--wait", "--", "train=well", "model=hostile", &load, &predict];
     server.saggar_ok(&run);
     server.wait_for("the version", |server| {
-        let model = server.request("GET", "/api/v1/models/hostile", Payload::Nothing).json();
+        let model = server.request("GET", "/api/v1/models/hostile", HttpPayload::Nothing).json();
         let versions = model["versions"].as_array()?.clone();
         let state = versions.iter().find(|v| v["version"] == version)?["state"].as_str()?.to_owned();
         matches!(&*state, "READY" | "FAILED").then_some(())
     });
 }
 
-fn predict(server: &Server, path: &str, payload: Payload<'_>) -> Answer {
+fn predict(server: &ServerProcess, path: &str, payload: HttpPayload<'_>) -> HttpResponse {
     server.request("POST", path, payload)
 }
 
-fn error(answer: &Answer) -> String {
+fn error_message(answer: &HttpResponse) -> String {
     let body = answer.json();
     assert!(!body["code"].as_str().unwrap_or("").is_empty(), "{}", answer.text);
     assert!(!body["request_id"].as_str().unwrap_or("").is_empty(), "{}", answer.text);
@@ -33,19 +33,19 @@ fn error(answer: &Answer) -> String {
     body["error"].as_str().unwrap_or_else(|| panic!("{}", answer.text)).to_owned()
 }
 
-fn alive(server: &Server) {
-    assert_eq!(server.request("GET", "/healthz", Payload::Nothing).status, 200);
+fn assert_alive(server: &ServerProcess) {
+    assert_eq!(server.request("GET", "/healthz", HttpPayload::Nothing).status, 200);
     let good = json!({ "image": vec![[0; 8]; 8] });
-    let answer = predict(server, "/models/digits/predict", Payload::Json(&good));
+    let answer = predict(server, "/models/digits/predict", HttpPayload::Json(&good));
     assert_eq!(answer.status, 200, "{}", answer.text);
 }
 
-fn with_digits(home: &std::path::Path) -> Server {
-    Server::with_digits(home, &["--load-timeout", "5s"])
+fn with_digits(home: &std::path::Path) -> ServerProcess {
+    ServerProcess::start_with_digits(home, &["--load-timeout", "5s"])
 }
 
 #[test]
-fn requests() {
+fn malformed_prediction_requests_are_refused_with_the_reason() {
     let home = tempfile::tempdir().unwrap();
     let server = with_digits(home.path());
     let path = "/models/digits/predict";
@@ -53,26 +53,46 @@ fn requests() {
     let mut ragged = vec![row.clone(); 8];
     ragged[3].push(0);
     let deep = "[".repeat(100_000);
-    let json_of = |text: &str| predict(&server, path, Payload::Bytes("application/json", text.as_bytes()));
-    let wrong: Vec<(&str, Answer, u16, &str)> = vec![
+    let json_of = |text: &str| predict(&server, path, HttpPayload::Bytes("application/json", text.as_bytes()));
+    let wrong: Vec<(&str, HttpResponse, u16, &str)> = vec![
         ("malformed", json_of("{\"image\": [1, 2"), 400, ""),
-        ("bad UTF-8", predict(&server, path, Payload::Bytes("application/json", b"{\"image\": \"\xff\"}")), 400, ""),
+        (
+            "bad UTF-8",
+            predict(&server, path, HttpPayload::Bytes("application/json", b"{\"image\": \"\xff\"}")),
+            400,
+            "",
+        ),
         ("too deep", json_of(&deep), 400, ""),
-        ("wrong shape", predict(&server, path, Payload::Json(&json!({ "image": [[1, 2], [3, 4]] }))), 400, "[8, 8]"),
-        ("ragged", predict(&server, path, Payload::Json(&json!({ "image": ragged }))), 400, "image"),
-        ("out of range", predict(&server, path, Payload::Json(&json!({ "image": vec![vec![256; 8]; 8] }))), 400, "255"),
+        (
+            "wrong shape",
+            predict(&server, path, HttpPayload::Json(&json!({ "image": [[1, 2], [3, 4]] }))),
+            400,
+            "[8, 8]",
+        ),
+        ("ragged", predict(&server, path, HttpPayload::Json(&json!({ "image": ragged }))), 400, "image"),
+        (
+            "out of range",
+            predict(&server, path, HttpPayload::Json(&json!({ "image": vec![vec![256; 8]; 8] }))),
+            400,
+            "255",
+        ),
         ("no number", json_of("{\"image\": 1e999}"), 400, "image"),
-        ("unknown input", predict(&server, path, Payload::Json(&json!({ "picture": vec![row; 8] }))), 400, "image"),
-        ("unknown model", predict(&server, "/models/nothing/predict", Payload::Json(&json!({}))), 404, "digits"),
-        ("unknown version", predict(&server, "/models/digits@99/predict", Payload::Json(&json!({}))), 404, ""),
-        ("a path for a model", predict(&server, "/models/..%2f..%2fetc/predict", Payload::Json(&json!({}))), 404, ""),
-        ("not a picture", predict(&server, path, Payload::Bytes("image/png", b"\x89PNG\r\n\x1a\nno")), 400, ""),
-        ("no known form", predict(&server, path, Payload::Bytes("text/csv", b"1,2")), 415, ""),
+        ("unknown input", predict(&server, path, HttpPayload::Json(&json!({ "picture": vec![row; 8] }))), 400, "image"),
+        ("unknown model", predict(&server, "/models/nothing/predict", HttpPayload::Json(&json!({}))), 404, "digits"),
+        ("unknown version", predict(&server, "/models/digits@99/predict", HttpPayload::Json(&json!({}))), 404, ""),
+        (
+            "a path for a model",
+            predict(&server, "/models/..%2f..%2fetc/predict", HttpPayload::Json(&json!({}))),
+            404,
+            "",
+        ),
+        ("not a picture", predict(&server, path, HttpPayload::Bytes("image/png", b"\x89PNG\r\n\x1a\nno")), 400, ""),
+        ("no known form", predict(&server, path, HttpPayload::Bytes("text/csv", b"1,2")), 415, ""),
     ];
     for (name, answer, status, says) in wrong {
         assert_eq!(answer.status, status, "{name}: {}", answer.text);
-        assert!(error(&answer).contains(says), "{name}: {}", answer.text);
-        alive(&server);
+        assert!(error_message(&answer).contains(says), "{name}: {}", answer.text);
+        assert_alive(&server);
     }
 }
 
@@ -95,11 +115,11 @@ fn a_body_of_a_hundred_megabytes_is_refused_before_it_is_read() {
     // Where the connection was reset under the flood, the answer may be lost with it; the refusal is not.
     assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 413"), "{answer}");
     assert!(sent < 100_000_000 || answer.starts_with("HTTP/1.1 413"), "all of it was taken");
-    alive(&server);
+    assert_alive(&server);
 }
 
 #[test]
-fn plugins_that_are_none() {
+fn components_that_are_no_plugin_are_refused() {
     let home = tempfile::tempdir().unwrap();
     let server = with_digits(home.path());
     let whole = std::fs::read(lenet()).unwrap();
@@ -107,19 +127,19 @@ fn plugins_that_are_none() {
     let wrong: [(&str, &[u8]); 4] =
         [("nothing", b""), ("text", b"hello"), ("a core module", core_module), ("cut off", &whole[..whole.len() / 2])];
     for (name, bytes) in wrong {
-        let answer = server.request("POST", "/api/v1/plugins", Payload::Bytes("application/wasm", bytes));
+        let answer = server.request("POST", "/api/v1/plugins", HttpPayload::Bytes("application/wasm", bytes));
         assert!((400..500).contains(&answer.status), "{name}: {} {}", answer.status, answer.text);
-        assert!(error(&answer).contains("component"), "{name}: {}", answer.text);
+        assert!(error_message(&answer).contains("component"), "{name}: {}", answer.text);
     }
     let echo = guest("echo");
     let refused = server.saggar(&["run", echo.to_str().unwrap(), "--data", "digits"]);
     assert_eq!(refused.status.code(), Some(7), "{}", String::from_utf8_lossy(&refused.stderr));
     assert!(String::from_utf8_lossy(&refused.stderr).contains("train"));
-    alive(&server);
+    assert_alive(&server);
 }
 
 #[test]
-fn trainings() {
+fn misbehaving_trainings_fail_with_their_reason_and_the_server_survives() {
     let home = tempfile::tempdir().unwrap();
     let server = with_digits(home.path());
     let plugin = guest("hostile");
@@ -167,11 +187,11 @@ fn trainings() {
     assert!(job["message"].as_str().unwrap().contains("too much data is being copied"), "{job}");
     let job = run("loop", &["--max-runtime", "2s"]);
     assert_eq!(job["state"], "TIMED_OUT", "{job}");
-    alive(&server);
+    assert_alive(&server);
 }
 
 #[test]
-fn models() {
+fn models_that_fail_to_load_leave_the_old_version_serving() {
     let home = tempfile::tempdir().unwrap();
     let server = with_digits(home.path());
     publish(&server, "well", "well", 1);
@@ -197,5 +217,5 @@ fn models() {
         assert_eq!(model["serving"], 1, "{load}: the version before goes on");
         assert_eq!(ask().0, 200);
     }
-    alive(&server);
+    assert_alive(&server);
 }

@@ -4,14 +4,14 @@
 
 use std::path::{Path, PathBuf};
 
-use saggar_tests::{Server, lenet, plugin};
+use saggar_tests::{ServerProcess, lenet, plugin};
 use serde_json::Value;
 
 const STEPS: usize = 1000;
 
 /// A server with a classifier that has learnt enough to be sure of anything.
-fn start(home: &Path) -> Server {
-    let server = Server::start(home);
+fn start(home: &Path) -> ServerProcess {
+    let server = ServerProcess::start(home);
     server.push_digits();
     let lenet = lenet();
     server.saggar_ok(&["run", lenet.to_str().unwrap(), "--data", "digits", "--seed", "7", "--wait", "--", "epochs=10"]);
@@ -19,7 +19,7 @@ fn start(home: &Path) -> Server {
     server
 }
 
-fn run(server: &Server, seed: &str, parameters: &[&str]) -> Value {
+fn run(server: &ServerProcess, seed: &str, parameters: &[&str]) -> Value {
     let component = plugin("input-opt");
     let run = ["run", component.to_str().unwrap(), "--data", "digits", "--seed", seed, "--"];
     let steps = format!("steps={STEPS}");
@@ -28,7 +28,7 @@ fn run(server: &Server, seed: &str, parameters: &[&str]) -> Value {
 }
 
 /// The picture that the job wrote, fetched into a folder of the home directory.
-fn output(server: &Server, home: &Path, job: &Value, file: &str) -> PathBuf {
+fn fetch_output(server: &ServerProcess, home: &Path, job: &Value, file: &str) -> PathBuf {
     let job = job["name"].as_str().unwrap();
     let folder = home.join("fetched").join(job);
     let printed = server.saggar_ok(&["output", "get", job, "-o", folder.to_str().unwrap()]);
@@ -37,7 +37,7 @@ fn output(server: &Server, home: &Path, job: &Value, file: &str) -> PathBuf {
 }
 
 /// What the classifier makes of the file: the label and its probability.
-fn answer(server: &Server, file: &Path) -> (i64, f64) {
+fn classify(server: &ServerProcess, file: &Path) -> (i64, f64) {
     let input = format!("image=@{}", file.display());
     let answer = server.saggar_ok(&["predict", "digits", "-i", &input, "--json"]);
     let answer: Value = serde_json::from_str(&answer).unwrap();
@@ -45,7 +45,7 @@ fn answer(server: &Server, file: &Path) -> (i64, f64) {
 }
 
 #[test]
-fn a_classifier_is_sure_of_noise_and_of_a_changed_picture() {
+fn input_optimisation_convinces_the_classifier_from_noise_and_from_an_image() {
     let home = tempfile::tempdir().unwrap();
     let server = start(home.path());
     let weights = std::fs::read(home.path().join("models/digits/1/weights.safetensors")).unwrap();
@@ -53,36 +53,36 @@ fn a_classifier_is_sure_of_noise_and_of_a_changed_picture() {
     let noise = run(&server, "1", &[]);
     let log = server.saggar_ok(&["logs", noise["name"].as_str().unwrap()]);
     assert_eq!(noise["state"], "SUCCEEDED", "{log}");
-    let steps: Vec<(f64, f64)> = log.lines().filter_map(step).collect();
+    let steps: Vec<(f64, f64)> = log.lines().filter_map(parse_step_line).collect();
     assert_eq!(steps.len(), STEPS, "{log}");
     assert!(steps.iter().all(|(loss, p)| (loss + p.ln()).abs() < 1e-4 * loss.exp()), "{log}");
-    let (label, probability) = answer(&server, &output(&server, home.path(), &noise, "target-003.png"));
+    let (label, probability) = classify(&server, &fetch_output(&server, home.path(), &noise, "target-003.png"));
     assert!(label == 3 && probability > 0.99, "{label} {probability}\n{log}");
 
     // The same seed gives the same file, another one another.
-    let file = |job: &Value| std::fs::read(output(&server, home.path(), job, "target-003.png")).unwrap();
+    let file = |job: &Value| std::fs::read(fetch_output(&server, home.path(), job, "target-003.png")).unwrap();
     assert_eq!(file(&run(&server, "1", &[])), file(&noise));
     assert_ne!(file(&run(&server, "2", &[])), file(&noise));
 
     let changed = run(&server, "1", &["item=0", "version=1"]);
     let log = server.saggar_ok(&["logs", changed["name"].as_str().unwrap()]);
     assert!(log.contains("mean change of a pixel: 0."), "{log}");
-    let (label, probability) = answer(&server, &output(&server, home.path(), &changed, "target-003.png"));
+    let (label, probability) = classify(&server, &fetch_output(&server, home.path(), &changed, "target-003.png"));
     assert!(label == 3 && probability > 0.99, "{label} {probability}\n{log}");
 
     assert_eq!(std::fs::read(home.path().join("models/digits/1/weights.safetensors")).unwrap(), weights);
 }
 
 /// `0001 - loss: 2.751234 (0.063849)`
-fn step(line: &str) -> Option<(f64, f64)> {
+fn parse_step_line(line: &str) -> Option<(f64, f64)> {
     let (loss, probability) = line.split_once(" - loss: ")?.1.split_once(" (")?;
     Some((loss.parse().ok()?, probability.strip_suffix(')')?.parse().ok()?))
 }
 
 #[test]
-fn a_model_that_is_not_there_is_named() {
+fn a_missing_model_is_named_in_the_error() {
     let home = tempfile::tempdir().unwrap();
-    let server = Server::with_digits(home.path(), &[]);
+    let server = ServerProcess::start_with_digits(home.path(), &[]);
     for (parameters, expected) in [
         (["classifier=faces"].as_slice(), "model `faces`: no version is published"),
         (&["version=7"], "model `digits`: version 7 is not published"),
@@ -99,9 +99,9 @@ const FACES: usize = 12;
 const SIDE: usize = 96;
 
 /// Numbers that look random and are the same every time (Knuth's MMIX constants).
-struct Noise(u64);
+struct FaceNoise(u64);
 
-impl Noise {
+impl FaceNoise {
     fn below(&mut self, bound: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as usize % bound
@@ -110,7 +110,7 @@ impl Noise {
 
 /// A dataset of RGB pictures of 96 x 96: on a grainy ground a patch whose place and colour say who it is.
 fn write_faces(folder: &Path) {
-    let mut noise = Noise(1);
+    let mut noise = FaceNoise(1);
     let mut lines = String::new();
     for item in 0..FACES * 6 {
         let class = item % FACES;
@@ -135,10 +135,10 @@ fn write_faces(folder: &Path) {
 }
 
 /// A server with a classifier of faces that knows all of them.
-fn with_faces(home: &Path) -> Server {
+fn with_faces(home: &Path) -> ServerProcess {
     let folder = tempfile::tempdir().unwrap();
     write_faces(folder.path());
-    let server = Server::start(home);
+    let server = ServerProcess::start(home);
     server.saggar_ok(&["data", "push", folder.path().to_str().unwrap(), "--name", "faces"]);
     let lenet = lenet();
     let run = ["run", lenet.to_str().unwrap(), "--data", "faces", "--seed", "3", "--wait", "--json", "--"];
@@ -150,7 +150,7 @@ fn with_faces(home: &Path) -> Server {
     server
 }
 
-fn find_face(server: &Server, parameters: &[&str]) -> Value {
+fn run_face_search(server: &ServerProcess, parameters: &[&str]) -> Value {
     let component = plugin("input-opt");
     let run = ["run", component.to_str().unwrap(), "--data", "faces", "--seed", "1", "--wait", "--json", "--"];
     let steps = format!("steps={STEPS}");
@@ -159,14 +159,14 @@ fn find_face(server: &Server, parameters: &[&str]) -> Value {
 }
 
 /// The values of a series of a job, step after step.
-fn series(server: &Server, job: &Value, name: &str) -> Vec<f64> {
+fn series(server: &ServerProcess, job: &Value, name: &str) -> Vec<f64> {
     let path = format!("/api/v1/jobs/{}/metrics?series={name}", job["name"].as_str().unwrap());
     let points = server.get(&path)["series"][0]["points"].clone();
     points.as_array().unwrap().iter().map(|point| point[1].as_f64().unwrap()).collect()
 }
 
 /// The classifier's three likeliest classes for a file, and the probability of the first.
-fn top_three(server: &Server, file: &Path) -> (Vec<usize>, f64) {
+fn top_three(server: &ServerProcess, file: &Path) -> (Vec<usize>, f64) {
     let input = format!("image=@{}", file.display());
     let printed = server.saggar_ok(&["predict", "faces", "-i", &input, "--top-k", "3"]);
     let ranked = printed.lines().filter_map(|line| line.strip_prefix("probabilities[")?.split_once("]  "));
@@ -176,10 +176,10 @@ fn top_three(server: &Server, file: &Path) -> (Vec<usize>, f64) {
 }
 
 #[test]
-fn a_face_of_96_by_96_in_colour_is_found() {
+fn input_optimisation_finds_a_96_by_96_colour_face() {
     let home = tempfile::tempdir().unwrap();
     let server = with_faces(home.path());
-    let noise = find_face(&server, &[]);
+    let noise = run_face_search(&server, &[]);
     let log = server.saggar_ok(&["logs", noise["name"].as_str().unwrap()]);
     assert_eq!(noise["state"], "SUCCEEDED", "{log}");
     assert!(log.lines().any(|line| line.starts_with("0001 - loss: ")), "{log}");
@@ -194,18 +194,21 @@ fn a_face_of_96_by_96_in_colour_is_found() {
     let (low, high) = range.lines().next().unwrap().split_once(" to ").unwrap();
     assert!(low.parse::<f64>().unwrap() >= 0.0 && high.parse::<f64>().unwrap() <= 1.0, "{range}");
 
-    let file = output(&server, home.path(), &noise, "target-010.png");
+    let file = fetch_output(&server, home.path(), &noise, "target-010.png");
     let png = std::fs::read(&file).unwrap();
     // Width, height, 8 bits a channel, RGB.
     assert_eq!(png[16..26], [0, 0, 0, 96, 0, 0, 0, 96, 8, 2]);
     let (classes, p) = top_three(&server, &file);
     assert!(classes[0] == 10 && p >= 0.99, "{classes:?} {p}");
-    let again = find_face(&server, &[]);
-    assert!(std::fs::read(output(&server, home.path(), &again, "target-010.png")).unwrap() == png, "another picture");
+    let again = run_face_search(&server, &[]);
+    assert!(
+        std::fs::read(fetch_output(&server, home.path(), &again, "target-010.png")).unwrap() == png,
+        "another picture"
+    );
 
-    let changed = find_face(&server, &["item=0"]);
+    let changed = run_face_search(&server, &["item=0"]);
     let log = server.saggar_ok(&["logs", changed["name"].as_str().unwrap()]);
     assert!(log.contains("mean change of a pixel: 0."), "{log}");
-    let (classes, p) = top_three(&server, &output(&server, home.path(), &changed, "target-010.png"));
+    let (classes, p) = top_three(&server, &fetch_output(&server, home.path(), &changed, "target-010.png"));
     assert!(classes[0] == 10 && p >= 0.99, "{classes:?} {p}\n{log}");
 }

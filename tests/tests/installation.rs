@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use saggar_tests::{Payload, Server, as_user, binary, children, lenet, root};
+use saggar_tests::{HttpPayload, ServerProcess, binary, child_processes, command_as_user, lenet, root};
 use serde_json::{Value, json};
 
 /// What belongs to a C library and to the compiler's support of it.
@@ -23,7 +23,7 @@ const C_LIBRARY: [&str; 8] = [
 ];
 
 /// The shared objects that the binary is linked with: their names, and where they are.
-fn linked() -> Vec<(String, Option<PathBuf>)> {
+fn linked_libraries() -> Vec<(String, Option<PathBuf>)> {
     let output = Command::new("ldd").arg(binary()).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout).unwrap();
@@ -42,7 +42,7 @@ fn copy_into(place: &Path, file: &Path) {
     std::fs::copy(file, to).unwrap();
 }
 
-fn digits_are_learnt(server: &Server, ask: impl Fn(&[&str]) -> Output, plugin: &str, digits: &str) {
+fn digits_are_learnt(server: &ServerProcess, ask: impl Fn(&[&str]) -> Output, plugin: &str, digits: &str) {
     let ok = |arguments: &[&str]| {
         let output = ask(arguments);
         assert!(output.status.success(), "saggar {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -58,8 +58,8 @@ fn digits_are_learnt(server: &Server, ask: impl Fn(&[&str]) -> Output, plugin: &
 }
 
 #[test]
-fn sg_28_the_binary_is_linked_with_the_c_library_alone() {
-    let names: BTreeSet<String> = linked().into_iter().map(|(name, _)| name).collect();
+fn the_binary_links_only_the_c_library() {
+    let names: BTreeSet<String> = linked_libraries().into_iter().map(|(name, _)| name).collect();
     let others: Vec<&String> = names.iter().filter(|name| !C_LIBRARY.contains(&name.as_str())).collect();
     assert!(others.is_empty(), "it needs {others:?} as well");
     assert!(names.contains("libc.so.6"), "{names:?}");
@@ -67,9 +67,9 @@ fn sg_28_the_binary_is_linked_with_the_c_library_alone() {
 
 /// A file system of the binary and its C library alone. A driver would come on top of it, and is loaded when it is there.
 #[test]
-fn sg_28_nothing_but_the_c_library_has_to_be_there() {
+fn the_binary_runs_with_only_the_c_library_installed() {
     let place = tempfile::tempdir().unwrap();
-    for (_, object) in linked() {
+    for (_, object) in linked_libraries() {
         object.iter().for_each(|object| copy_into(place.path(), object));
     }
     std::fs::copy(binary(), place.path().join("saggar")).unwrap();
@@ -96,7 +96,7 @@ fn sg_28_nothing_but_the_c_library_has_to_be_there() {
 
     let logs = tempfile::tempdir().unwrap();
     let serve = inside(&["serve", "--addr", "127.0.0.1:0", "--device", "cpu", "--home", "/state"]);
-    let server = Server::of(serve, logs.path());
+    let server = ServerProcess::from_command(serve, logs.path());
     digits_are_learnt(&server, |arguments| server.saggar(arguments), lenet().to_str().unwrap(), "examples/digits");
 }
 
@@ -134,7 +134,7 @@ fn files_of(user: u32, directory: &Path, place: &Path, found: &mut Vec<PathBuf>)
 }
 
 #[test]
-fn kf_25_an_ordinary_user_needs_one_directory() {
+fn an_unprivileged_user_needs_only_one_directory() {
     let place = tempfile::tempdir().unwrap();
     let at = |name: &str| place.path().join(name);
     std::fs::copy(binary(), at("saggar")).unwrap();
@@ -146,7 +146,7 @@ fn kf_25_an_ordinary_user_needs_one_directory() {
     }
     let command = |arguments: &[&str]| {
         // Whoever runs the tests, unless that is root.
-        let mut command = if is_root { as_user(USER) } else { Command::new("env") };
+        let mut command = if is_root { command_as_user(USER) } else { Command::new("env") };
         if is_root {
             command.args(["--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"]);
         }
@@ -154,7 +154,8 @@ fn kf_25_an_ordinary_user_needs_one_directory() {
         command.env("HOME", place.path()).env("TMPDIR", place.path());
         command
     };
-    let server = Server::of(command(&["serve", "--addr", "127.0.0.1:0", "--device", "cpu"]), place.path());
+    let server =
+        ServerProcess::from_command(command(&["serve", "--addr", "127.0.0.1:0", "--device", "cpu"]), place.path());
     let ask = |arguments: &[&str]| command(arguments).env("SAGGAR_HOST", server.url()).output().unwrap();
     let long = ask(&["run", "lenet.wasm", "--data", "nothing"]);
     assert_eq!(long.status.code(), Some(3), "there is no dataset yet");
@@ -166,7 +167,7 @@ fn kf_25_an_ordinary_user_needs_one_directory() {
         let line = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap();
         line.split_whitespace().map(|id| id.parse().unwrap()).collect()
     };
-    let processes = [vec![server.pid()], children(server.pid())].concat();
+    let processes = [vec![server.pid()], child_processes(server.pid())].concat();
     assert!(processes.iter().all(|pid| !ids(*pid).contains(&0)), "{processes:?}");
     assert!(at(".saggar/saggar.db").exists() || at(".saggar").is_dir(), "its state is in the directory");
     if is_root {
@@ -179,9 +180,9 @@ fn kf_25_an_ordinary_user_needs_one_directory() {
 }
 
 #[test]
-fn fh_06_where_no_address_is_said_it_is_port_5000_of_this_machine() {
+fn the_default_address_is_port_5000_on_localhost() {
     let home = tempfile::tempdir().unwrap();
-    drop(Server::with_digits(home.path(), &[]));
+    drop(ServerProcess::start_with_digits(home.path(), &[]));
     let default = |arguments: &[&str]| {
         let mut command = Command::new(binary());
         command.args(arguments).current_dir(home.path()).env_remove("SAGGAR_ADDR").env_remove("SAGGAR_HOST");
@@ -196,11 +197,11 @@ fn fh_06_where_no_address_is_said_it_is_port_5000_of_this_machine() {
         assert!(refused.status.code() == Some(5) && said.contains("127.0.0.1:5000"), "{said}");
         return println!("SKIP: port 5000 is in use");
     }
-    let server = Server::of(serve, home.path());
+    let server = ServerProcess::from_command(serve, home.path());
     assert_eq!(server.url(), "http://127.0.0.1:5000");
     server.wait_for_version("digits", 1);
     let digit = json!({ "image": vec![[0; 8]; 8] });
-    let [first, second] = ["/", "/predict"].map(|path| server.request("POST", path, Payload::Json(&digit)));
+    let [first, second] = ["/", "/predict"].map(|path| server.request("POST", path, HttpPayload::Json(&digit)));
     assert_eq!((first.status, second.status), (200, 200), "{} {}", first.text, second.text);
     assert_eq!(first.json()["label"], second.json()["label"]);
     // So do commands that name none.
@@ -210,7 +211,7 @@ fn fh_06_where_no_address_is_said_it_is_port_5000_of_this_machine() {
 }
 
 #[test]
-fn ab_06_nothing_has_to_be_said_to_begin() {
+fn a_server_starts_without_any_configuration() {
     let place = tempfile::tempdir().unwrap();
     let project = place.path().join("first-steps");
     std::fs::create_dir_all(project.join(".git")).unwrap();
@@ -234,7 +235,7 @@ fn ab_06_nothing_has_to_be_said_to_begin() {
     let said = String::from_utf8_lossy(&refused.stderr);
     assert!(refused.status.code() == Some(7) && said.contains("\"My Steps\" is no plugin's name"), "{said}");
     // An address is said for the sake of the test: another one may have the default.
-    let server = Server::of(command(&["serve", "--addr", "127.0.0.1:0"]), &project);
-    assert_eq!(server.request("GET", "/healthz", Payload::Nothing).status, 200);
+    let server = ServerProcess::from_command(command(&["serve", "--addr", "127.0.0.1:0"]), &project);
+    assert_eq!(server.request("GET", "/healthz", HttpPayload::Nothing).status, 200);
     assert!(project.join(".saggar").is_dir(), "its state is there");
 }

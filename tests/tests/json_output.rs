@@ -7,8 +7,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use saggar_store::digest::Digest;
-use saggar_tests::onnx::small::{external_model, external_weights};
-use saggar_tests::{Server, binary, guest, plugin, root};
+use saggar_tests::onnx::small_model::{external_model, external_weights};
+use saggar_tests::{ServerProcess, binary, guest, plugin, root};
 use serde_json::Value;
 
 /// Commands of which no document is to be had, and why.
@@ -19,7 +19,7 @@ const EXEMPT: [(&str, &str); 3] = [
 ];
 
 /// The commands that a help text lists, before its options.
-fn listed(help: &str) -> Vec<String> {
+fn listed_commands(help: &str) -> Vec<String> {
     let commands = help.split("\nGlobal options:").next().unwrap().split("\nOptions:").next().unwrap();
     let name = |line: &str| {
         let line = line.strip_prefix("  ")?;
@@ -37,9 +37,9 @@ fn help(words: &[&str]) -> String {
 /// Every command, with the one beneath it where there are some: `models ls`.
 fn commands() -> BTreeSet<String> {
     let mut all = BTreeSet::new();
-    for command in listed(&help(&[])) {
+    for command in listed_commands(&help(&[])) {
         let text = help(&[&command]);
-        let beneath = if text.contains("\nCommands:\n") { listed(&text) } else { Vec::new() };
+        let beneath = if text.contains("\nCommands:\n") { listed_commands(&text) } else { Vec::new() };
         match beneath.is_empty() {
             true => drop(all.insert(command)),
             false => all.extend(beneath.iter().map(|it| format!("{command} {it}"))),
@@ -49,13 +49,13 @@ fn commands() -> BTreeSet<String> {
 }
 
 /// Runs commands with `--json` in a project's directory, and remembers which.
-struct Session<'s> {
-    server: &'s Server,
+struct JsonSession<'s> {
+    server: &'s ServerProcess,
     place: &'s Path,
     done: BTreeSet<String>,
 }
 
-impl Session<'_> {
+impl JsonSession<'_> {
     /// The documents that a command prints. Words are separated by a space each; a `+` is a space in a word.
     fn documents(&mut self, line: &str, input: &str) -> Vec<Value> {
         let mut arguments: Vec<String> = line.split(' ').map(|word| word.replace('+', " ")).collect();
@@ -86,7 +86,7 @@ impl Session<'_> {
         documents.remove(0)
     }
 
-    fn all(&mut self, lines: &[&str]) {
+    fn run_all(&mut self, lines: &[&str]) {
         lines.iter().for_each(|line| drop(self.json(line)));
     }
 }
@@ -105,7 +105,7 @@ fn project(place: &Path) {
     }
 }
 
-fn jobs(session: &mut Session<'_>) {
+fn jobs(session: &mut JsonSession<'_>) {
     let run = "run --task train --experiment lr --wait -- steps=5";
     assert_eq!(session.json(run)["name"], "steady-1");
     assert_eq!(session.json(&format!("{run} write=a.txt=3"))["name"], "steady-2");
@@ -113,7 +113,7 @@ fn jobs(session: &mut Session<'_>) {
     assert_eq!(session.json("ps -a").as_array().unwrap().len(), 2);
     let lines = session.documents("logs steady-1", "");
     assert!(lines.iter().any(|line| line["line"] == "step 5"), "{lines:?}");
-    session.all(&[
+    session.run_all(&[
         "wait steady-1",
         "metrics steady-1",
         "diff steady-1 steady-2",
@@ -131,7 +131,7 @@ fn jobs(session: &mut Session<'_>) {
         "schedule rm often",
     ]);
     session.documents("secret set token", "a value of it");
-    session.all(&["secret ls", "secret rm token"]);
+    session.run_all(&["secret ls", "secret rm token"]);
     let long = session.json("run --task train -- steps=1000000")["name"].as_str().unwrap().to_owned();
     session.server.wait_for_step(&long, 5);
     session.json(&format!("preempt {long}"));
@@ -145,11 +145,11 @@ fn jobs(session: &mut Session<'_>) {
     assert!(shown.last().unwrap().is_object(), "{shown:?}");
 }
 
-fn data(session: &mut Session<'_>) {
+fn data(session: &mut JsonSession<'_>) {
     // What a job wrote is fetched from the server as from anywhere.
     let url = format!("{}/api/v1/jobs/steady-2/output/a.txt", session.server.url());
     let pull = format!("data pull {url} --sha256 {} --name pulled", Digest::of(b"xxx").hex());
-    session.all(&[
+    session.run_all(&[
         "data push digits --name digits",
         &pull,
         "data add steady-2/a.txt --as added",
@@ -161,14 +161,14 @@ fn data(session: &mut Session<'_>) {
     ]);
 }
 
-fn models(session: &mut Session<'_>) {
+fn models(session: &mut JsonSession<'_>) {
     let lenet = plugin("lenet");
     for seed in [1, 2] {
         session.json(&format!("run {} --device cpu --data digits --seed {seed} --wait -- epochs=1", lenet.display()));
         session.server.wait_for_version("digits", seed);
     }
     plugin("onnx");
-    session.all(&[
+    session.run_all(&[
         "models ls",
         "models show digits",
         "models promote digits 1",
@@ -187,8 +187,8 @@ fn models(session: &mut Session<'_>) {
     ]);
 }
 
-fn machine(session: &mut Session<'_>) {
-    session.all(&[
+fn machine(session: &mut JsonSession<'_>) {
+    session.run_all(&[
         "key create reader --scope predict --home keys",
         "key ls --home keys",
         "key revoke reader --home keys",
@@ -203,17 +203,17 @@ fn machine(session: &mut Session<'_>) {
     ]);
     let bench = format!("bench train {} --devices cpu --steps 5 --home bench -- steps=50", guest("steady").display());
     session.documents(&bench, "");
-    session.all(&["rm steady-1 --yes", "gc --keep-last 1 --yes"]);
+    session.run_all(&["rm steady-1 --yes", "gc --keep-last 1 --yes"]);
 }
 
 #[test]
-fn az_22_every_command_prints_json_where_it_is_asked_to() {
+fn every_command_prints_json_with_the_json_flag() {
     let place = tempfile::tempdir().unwrap();
     project(place.path());
     let state = place.path().join("state");
     std::fs::create_dir(&state).unwrap();
-    let server = Server::start(&state);
-    let mut session = Session { server: &server, place: place.path(), done: BTreeSet::new() };
+    let server = ServerProcess::start(&state);
+    let mut session = JsonSession { server: &server, place: place.path(), done: BTreeSet::new() };
     jobs(&mut session);
     data(&mut session);
     models(&mut session);

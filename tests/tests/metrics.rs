@@ -4,23 +4,23 @@
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use saggar_tests::{Payload, Server, lenet};
+use saggar_tests::{HttpPayload, ServerProcess, lenet};
 use serde_json::json;
 
 #[test]
-fn promtool_finds_nothing_to_complain_about() {
+fn promtool_accepts_the_metrics_page() {
     let home = tempfile::tempdir().unwrap();
-    let server = Server::start(home.path());
+    let server = ServerProcess::start(home.path());
     server.push_digits();
     let plugin = lenet();
     server.saggar_ok(&["run", plugin.to_str().unwrap(), "--data", "digits", "--wait", "--", "epochs=3"]);
     server.wait_for_version("digits", 1);
     let image = json!({ "image": vec![[0; 8]; 8] });
-    assert_eq!(server.request("POST", "/predict", Payload::Json(&image)).status, 200);
-    assert_eq!(server.request("POST", "/predict", Payload::Json(&json!({ "image": 1 }))).status, 400);
-    assert_eq!(server.request("GET", "/no/such/page", Payload::Nothing).status, 404);
+    assert_eq!(server.request("POST", "/predict", HttpPayload::Json(&image)).status, 200);
+    assert_eq!(server.request("POST", "/predict", HttpPayload::Json(&json!({ "image": 1 }))).status, 400);
+    assert_eq!(server.request("GET", "/no/such/page", HttpPayload::Nothing).status, 404);
 
-    let page = server.request("GET", "/metrics", Payload::Nothing).text;
+    let page = server.request("GET", "/metrics", HttpPayload::Nothing).text;
     for family in [
         "saggar_http_requests_total{",
         "saggar_http_request_duration_seconds_bucket{",

@@ -34,24 +34,24 @@ const WORDS: [&str; 12] =
     ["0", "-1", "18446744073709551615", "2147483648", "1e39", "nan", "[", "]", ",", " ", "\n", "\u{fffd}"];
 
 /// A number below `end`.
-fn below(random: &mut CaseRng, end: usize) -> usize {
+fn random_below(random: &mut CaseRng, end: usize) -> usize {
     (random.float(0.0, end as f64) as usize).min(end.saturating_sub(1))
 }
 
 /// The seed with a few changes: bytes exchanged, words put in, stretches taken out, doubled, or taken from another seed.
-fn mutated(random: &mut CaseRng, seeds: &[Vec<u8>]) -> Vec<u8> {
-    let mut bytes = seeds[below(random, seeds.len())].clone();
-    for _ in 0..=below(random, CHANGES_MAX) {
-        let at = below(random, bytes.len() + 1);
-        let end = (at + below(random, 24)).min(bytes.len());
-        let with = match below(random, 5) {
-            0 => vec![below(random, 256) as u8],
-            1 => WORDS[below(random, WORDS.len())].as_bytes().to_vec(),
+fn mutate_seed(random: &mut CaseRng, seeds: &[Vec<u8>]) -> Vec<u8> {
+    let mut bytes = seeds[random_below(random, seeds.len())].clone();
+    for _ in 0..=random_below(random, CHANGES_MAX) {
+        let at = random_below(random, bytes.len() + 1);
+        let end = (at + random_below(random, 24)).min(bytes.len());
+        let with = match random_below(random, 5) {
+            0 => vec![random_below(random, 256) as u8],
+            1 => WORDS[random_below(random, WORDS.len())].as_bytes().to_vec(),
             2 => Vec::new(),
             3 => bytes[at..end].repeat(2),
             _ => {
-                let other = &seeds[below(random, seeds.len())];
-                let from = below(random, other.len());
+                let other = &seeds[random_below(random, seeds.len())];
+                let from = random_below(random, other.len());
                 other[from..(from + 24).min(other.len())].to_vec()
             }
         };
@@ -61,46 +61,46 @@ fn mutated(random: &mut CaseRng, seeds: &[Vec<u8>]) -> Vec<u8> {
 }
 
 /// Runs a body; what it panics on is shown, so that it can become a test of its own.
-fn survives(what: &str, input: &[u8], body: impl FnOnce()) {
+fn assert_no_panic(what: &str, input: &[u8], body: impl FnOnce()) {
     if catch_unwind(AssertUnwindSafe(body)).is_err() {
         panic!("{what} panics on {:?}", String::from_utf8_lossy(input));
     }
 }
 
 /// Graphs as texts.
-fn texts() -> Vec<Vec<u8>> {
+fn graph_texts() -> Vec<Vec<u8>> {
     let graphs = (0..60).map(random_graph).chain((0..20).map(high_fan_in_graph));
     primitive_cases(1).into_iter().chain(graphs).map(|case| print(case.builder.graph()).into_bytes()).collect()
 }
 
 #[test]
-fn texts_of_graphs_are_read_or_refused() {
-    let (seeds, random) = (texts(), &mut CaseRng::new(1));
+fn mutated_graph_texts_are_parsed_or_refused() {
+    let (seeds, random) = (graph_texts(), &mut CaseRng::new(1));
     let mut graphs = 0;
-    let inputs = seeds.iter().cloned().chain((0..TEXTS).map(|_| mutated(random, &seeds))).collect::<Vec<_>>();
+    let inputs = seeds.iter().cloned().chain((0..TEXTS).map(|_| mutate_seed(random, &seeds))).collect::<Vec<_>>();
     for input in inputs {
         let Ok(text) = std::str::from_utf8(&input) else { continue };
-        survives("verify", &input, || verify::check(text));
+        assert_no_panic("verify", &input, || verify::check(text));
         graphs += usize::from(parse(text).is_ok());
     }
     assert!(graphs > seeds.len(), "only {graphs} texts are graphs: no mutation reaches what follows the parser");
 }
 
 #[test]
-fn graphs_that_verify_compile_to_what_they_mean() {
-    let (seeds, random) = (texts(), &mut CaseRng::new(2));
-    let inputs = seeds.iter().cloned().chain((0..PROGRAMS).map(|_| mutated(random, &seeds))).collect::<Vec<_>>();
+fn verified_graphs_compile_to_equivalent_programs() {
+    let (seeds, random) = (graph_texts(), &mut CaseRng::new(2));
+    let inputs = seeds.iter().cloned().chain((0..PROGRAMS).map(|_| mutate_seed(random, &seeds))).collect::<Vec<_>>();
     for input in inputs {
         let Ok(text) = std::str::from_utf8(&input) else { continue };
-        survives("compile", &input, || compile::check(text));
+        assert_no_panic("compile", &input, || compile::check(text));
     }
     for seed in 0..TANGLES {
-        survives("tangles", &seed.to_le_bytes(), || tangles::check(seed));
+        assert_no_panic("tangles", &seed.to_le_bytes(), || tangles::check(seed));
     }
 }
 
 #[test]
-fn files_of_weights_are_read_or_refused() {
+fn mutated_weight_files_are_read_or_refused() {
     let file = |tensors: &[(&str, Dtype, &[usize])]| {
         let bytes: Vec<Vec<u8>> = tensors
             .iter()
@@ -119,8 +119,8 @@ fn files_of_weights_are_read_or_refused() {
         file(&[("a", Dtype::F16, &[2, 0]), ("b", Dtype::I64, &[]), ("c", Dtype::U8, &[5])]),
     ];
     let random = &mut CaseRng::new(3);
-    let inputs = seeds.iter().cloned().chain((0..FILES).map(|_| mutated(random, &seeds))).collect::<Vec<_>>();
+    let inputs = seeds.iter().cloned().chain((0..FILES).map(|_| mutate_seed(random, &seeds))).collect::<Vec<_>>();
     for input in inputs {
-        survives("safetensors", &input, || safetensors::check(&input));
+        assert_no_panic("safetensors", &input, || safetensors::check(&input));
     }
 }

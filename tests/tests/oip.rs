@@ -4,14 +4,14 @@
 use std::path::Path;
 use std::process::Command;
 
-use saggar_store::home::Home;
-use saggar_store::models::{Models, Publication};
-use saggar_tests::{Payload, Server, copy_version, guest, root};
+use saggar_store::models::{ModelPublication, ModelRegistry};
+use saggar_store::state_dir::StateDir;
+use saggar_tests::{HttpPayload, ServerProcess, copy_version, guest, root};
 
 /// A server with two versions of `digits`, a text model `teller`, and `echo`, which gives back its floats.
-fn with_models(home: &Path) -> Server {
+fn with_models(home: &Path) -> ServerProcess {
     let echo = std::fs::read(guest("echo")).unwrap();
-    let publication = Publication {
+    let publication = ModelPublication {
         model: "echo",
         plugin: &echo,
         variables: &[],
@@ -20,8 +20,8 @@ fn with_models(home: &Path) -> Server {
         created_ms: 1,
         metrics: Default::default(),
     };
-    Models::new(Home::open(home).unwrap().models()).publish(&publication).unwrap();
-    let server = Server::with_digits(home, &[]);
+    ModelRegistry::new(StateDir::open(home).unwrap().models()).publish(&publication).unwrap();
+    let server = ServerProcess::start_with_digits(home, &[]);
     copy_version(&home.join("models/digits"), 1, 2);
     server.saggar_ok(&["run", guest("teller").to_str().unwrap(), "--wait"]);
     for (model, version) in [("echo", 1), ("digits", 2), ("teller", 1)] {
@@ -29,13 +29,13 @@ fn with_models(home: &Path) -> Server {
     }
     // Beside the newest.
     let first = serde_json::json!({ "version": 1 });
-    let loaded = server.request("POST", "/api/v1/models/digits/load", Payload::Json(&first));
+    let loaded = server.request("POST", "/api/v1/models/digits/load", HttpPayload::Json(&first));
     assert_eq!(loaded.status, 200, "{}", loaded.text);
     server
 }
 
 /// Runs a client's checks in an environment that has the client.
-fn check(server: &Server, script: &str) {
+fn check(server: &ServerProcess, script: &str) {
     let installed = Command::new(root().join(".ci/clients")).output().unwrap();
     let problem = String::from_utf8_lossy(&installed.stderr);
     assert!(installed.status.success(), "the clients could not be installed: {problem}");
@@ -47,7 +47,7 @@ fn check(server: &Server, script: &str) {
 }
 
 #[test]
-fn clients_of_triton_and_kserve() {
+fn the_triton_and_kserve_clients_work() {
     let home = tempfile::tempdir().unwrap();
     let server = with_models(home.path());
     check(&server, "kserve_rest.py");

@@ -4,8 +4,8 @@
 use std::io::Read;
 use std::path::Path;
 
-use saggar_tests::onnx::small::{external_model, external_weights};
-use saggar_tests::{Payload, Server, plugin, shared};
+use saggar_tests::onnx::small_model::{external_model, external_weights};
+use saggar_tests::{HttpPayload, ServerProcess, plugin, shared};
 use serde_json::{Value, json};
 
 /// Difference from ONNX Runtime's outputs, which are known to six digits.
@@ -16,45 +16,45 @@ const ACCURACY_MIN: f64 = 0.989;
 /// `arange(n) / n` in this shape, without the batch of one.
 fn ramp(shape: &[usize]) -> Value {
     let count: usize = shape.iter().product();
-    nested(shape, &mut (0..count).map(|at| at as f64 / count as f64))
+    nested_json(shape, &mut (0..count).map(|at| at as f64 / count as f64))
 }
 
-fn nested(shape: &[usize], numbers: &mut impl Iterator<Item = f64>) -> Value {
+fn nested_json(shape: &[usize], numbers: &mut impl Iterator<Item = f64>) -> Value {
     let Some((&length, inner)) = shape.split_first() else { return json!(numbers.next().unwrap()) };
-    Value::Array((0..length).map(|_| nested(inner, numbers)).collect())
+    Value::Array((0..length).map(|_| nested_json(inner, numbers)).collect())
 }
 
-fn flat(value: &Value, into: &mut Vec<f64>) {
+fn flatten_json(value: &Value, into: &mut Vec<f64>) {
     match value {
-        Value::Array(values) => values.iter().for_each(|value| flat(value, into)),
+        Value::Array(values) => values.iter().for_each(|value| flatten_json(value, into)),
         value => into.push(value.as_f64().unwrap()),
     }
 }
 
-fn import(server: &Server, file: &Path, name: &str) {
+fn import_model(server: &ServerProcess, file: &Path, name: &str) {
     plugin("onnx");
     server.saggar_ok(&["import", file.to_str().unwrap(), "--name", name]);
 }
 
 #[test]
-fn real_models_give_the_outputs_they_are_known_for() {
+fn imported_models_give_the_outputs_of_onnx_runtime() {
     let Some(folder) = shared("models") else { return };
     let known: Value = serde_json::from_slice(&std::fs::read(folder.join("MODELS.json")).unwrap()).unwrap();
     let home = tempfile::tempdir().unwrap();
-    let server = Server::start(home.path());
+    let server = ServerProcess::start(home.path());
     for (name, facts) in known.as_object().unwrap() {
-        import(&server, &folder.join(name).join("model.onnx"), name);
+        import_model(&server, &folder.join(name).join("model.onnx"), name);
         let mut body = json!({});
         for input in facts["inputs"].as_array().unwrap() {
             let dims = input[2].as_array().unwrap()[1..].iter();
             let shape: Vec<usize> = dims.map(|dim| dim.as_str().unwrap().parse().unwrap()).collect();
             body[input[0].as_str().unwrap()] = ramp(&shape);
         }
-        let answer = server.request("POST", &format!("/models/{name}/predict"), Payload::Json(&body));
+        let answer = server.request("POST", &format!("/models/{name}/predict"), HttpPayload::Json(&body));
         assert_eq!(answer.status, 200, "{name}: {}", answer.text);
         for output in facts["first_outputs"].as_array().unwrap() {
             let mut given = Vec::new();
-            flat(&answer.json()[output[0].as_str().unwrap()], &mut given);
+            flatten_json(&answer.json()[output[0].as_str().unwrap()], &mut given);
             let count: u64 = output[2].as_array().unwrap().iter().map(|dim| dim.as_u64().unwrap()).product();
             assert_eq!(given.len() as u64, count, "{name}, {}", output[0]);
             for (at, expected) in output[1].as_array().unwrap().iter().enumerate() {
@@ -66,7 +66,7 @@ fn real_models_give_the_outputs_they_are_known_for() {
 }
 
 #[test]
-fn digit_models_classify_the_test_set() {
+fn imported_digit_models_reach_the_accuracy_of_onnx_runtime() {
     let (Some(folder), Some(mnist)) = (shared("models"), shared("data/mnist")) else { return };
     let read = |name: &str| {
         let mut bytes = Vec::new();
@@ -77,14 +77,14 @@ fn digit_models_classify_the_test_set() {
     let (images, labels) = (read("t10k-images-idx3-ubyte.gz"), read("t10k-labels-idx1-ubyte.gz"));
     let (images, labels) = (&images[16..], &labels[8..]);
     let home = tempfile::tempdir().unwrap();
-    let server = Server::start(home.path());
+    let server = ServerProcess::start(home.path());
     for name in ["wonnx-opt-mnist", "ort-examples-mnist"] {
-        import(&server, &folder.join(name).join("model.onnx"), name);
+        import_model(&server, &folder.join(name).join("model.onnx"), name);
         let mut right = 0;
         for (images, labels) in images.chunks(250 * 784).zip(labels.chunks(250)) {
             let mut pixels = images.iter().map(|&pixel| f64::from(pixel) / 255.0);
-            let body = json!({ "Input3": nested(&[labels.len(), 1, 28, 28], &mut pixels) });
-            let answer = server.request("POST", &format!("/models/{name}/predict"), Payload::Json(&body));
+            let body = json!({ "Input3": nested_json(&[labels.len(), 1, 28, 28], &mut pixels) });
+            let answer = server.request("POST", &format!("/models/{name}/predict"), HttpPayload::Json(&body));
             assert_eq!(answer.status, 200, "{}", answer.text);
             let answer = answer.json();
             for (logits, label) in answer["Plus214_Output_0"].as_array().unwrap().iter().zip(labels) {
@@ -99,27 +99,30 @@ fn digit_models_classify_the_test_set() {
 }
 
 /// A field of a protocol buffer that is a message or a text.
-fn field(number: u8, content: &[u8]) -> Vec<u8> {
+fn encode_field(number: u8, content: &[u8]) -> Vec<u8> {
     [&[number << 3 | 2, u8::try_from(content.len()).unwrap()], content].concat()
 }
 
 /// A field of a protocol buffer that is a small number.
-fn number(field: u8, value: u8) -> Vec<u8> {
+fn encode_number(field: u8, value: u8) -> Vec<u8> {
     vec![field << 3, value]
 }
 
 #[test]
-fn truth_values_are_bool_in_the_open_inference_protocol() {
+fn bool_tensors_are_bool_in_the_open_inference_protocol() {
     plugin("onnx");
-    let (_home, server) = Server::fresh();
+    let (_home, server) = ServerProcess::start_in_temp_dir();
     // `y = Not(x)`, of two truth values (type 9) without a batch.
-    let shape = field(1, &number(1, 2));
-    let tensor = field(1, &[number(1, 9), field(2, &shape)].concat());
-    let value = |name: &str| [field(1, name.as_bytes()), field(2, &tensor)].concat();
-    let node = [field(1, b"x"), field(2, b"y"), field(4, b"Not")].concat();
-    let graph = [field(1, &node), field(2, b"g"), field(11, &value("x")), field(12, &value("y"))].concat();
-    let model = [number(1, 8), field(7, &graph), field(8, &number(2, 13))].concat();
-    let made = server.request("POST", "/api/v1/models/not/import", Payload::Bytes("application/octet-stream", &model));
+    let shape = encode_field(1, &encode_number(1, 2));
+    let tensor = encode_field(1, &[encode_number(1, 9), encode_field(2, &shape)].concat());
+    let value = |name: &str| [encode_field(1, name.as_bytes()), encode_field(2, &tensor)].concat();
+    let node = [encode_field(1, b"x"), encode_field(2, b"y"), encode_field(4, b"Not")].concat();
+    let graph =
+        [encode_field(1, &node), encode_field(2, b"g"), encode_field(11, &value("x")), encode_field(12, &value("y"))]
+            .concat();
+    let model = [encode_number(1, 8), encode_field(7, &graph), encode_field(8, &encode_number(2, 13))].concat();
+    let made =
+        server.request("POST", "/api/v1/models/not/import", HttpPayload::Bytes("application/octet-stream", &model));
     assert_eq!(made.status, 200, "{}", made.text);
     server.wait_for_version("not", 1);
     let described = server.get("/v2/models/not");
@@ -133,19 +136,19 @@ fn truth_values_are_bool_in_the_open_inference_protocol() {
 }
 
 #[test]
-fn what_is_no_model_is_refused_and_a_dropped_file_is_taken_when_it_is_whole() {
+fn invalid_model_files_are_refused_and_a_copied_file_is_imported_once_complete() {
     plugin("onnx");
     let home = tempfile::tempdir().unwrap();
-    let server = Server::start(home.path());
+    let server = ServerProcess::start(home.path());
     let send =
-        |path: &str, bytes: &[u8]| server.request("POST", path, Payload::Bytes("application/octet-stream", bytes));
+        |path: &str, bytes: &[u8]| server.request("POST", path, HttpPayload::Bytes("application/octet-stream", bytes));
     for (bytes, word) in [(&b"no model"[..], "not an ONNX file"), (b"", "ONNX")] {
         let answer = send("/api/v1/models/broken/import", bytes);
         assert_eq!((answer.status, &answer.json()["code"]), (422, &json!("bad_file")), "{}", answer.text);
         assert!(answer.text.contains(word), "{}", answer.text);
     }
     assert_eq!(send("/api/v1/models/broken/import?options=5", b"no model").status, 400);
-    let listed = server.request("GET", "/api/v1/models", Payload::Nothing).json();
+    let listed = server.request("GET", "/api/v1/models", HttpPayload::Nothing).json();
     assert_eq!(listed["models"], json!([]), "nothing is half loaded");
 
     let Some(folder) = shared("models") else { return };
@@ -169,16 +172,17 @@ fn what_is_no_model_is_refused_and_a_dropped_file_is_taken_when_it_is_whole() {
 }
 
 /// What the model with an external file gives for `[1, 1]`: the sums of its weight's columns.
-fn assert_serves(server: &Server, model: &str) {
-    let answer = server.request("POST", &format!("/models/{model}/predict"), Payload::Json(&json!({ "x": [1, 1] })));
+fn assert_serves(server: &ServerProcess, model: &str) {
+    let answer =
+        server.request("POST", &format!("/models/{model}/predict"), HttpPayload::Json(&json!({ "x": [1, 1] })));
     assert_eq!((answer.status, &answer.json()["y"]), (200, &json!([4.0, 6.0])), "{model}: {}", answer.text);
 }
 
 #[test]
-fn models_are_taken_with_the_files_that_they_keep_tensors_in() {
+fn models_are_imported_with_their_external_data_files() {
     plugin("onnx");
     let home = tempfile::tempdir().unwrap();
-    let server = Server::start(home.path());
+    let server = ServerProcess::start(home.path());
     let files = tempfile::tempdir().unwrap();
     let path = files.path().join("sums.onnx");
     std::fs::write(&path, external_model("sums.onnx.data", 4)).unwrap();
@@ -211,10 +215,10 @@ fn models_are_taken_with_the_files_that_they_keep_tensors_in() {
 }
 
 #[test]
-fn a_form_brings_a_model_and_its_files() {
+fn a_multipart_upload_imports_a_model_with_its_files() {
     plugin("onnx");
     let home = tempfile::tempdir().unwrap();
-    let server = Server::start(home.path());
+    let server = ServerProcess::start(home.path());
     let send = |name: &str, parts: &[(&str, &str, Vec<u8>)]| {
         let mut body = Vec::new();
         for (field, file, bytes) in parts {
@@ -224,7 +228,7 @@ fn a_form_brings_a_model_and_its_files() {
             body.extend_from_slice(b"\r\n");
         }
         body.extend_from_slice(b"--x--\r\n");
-        let payload = Payload::Bytes("multipart/form-data; boundary=x", &body);
+        let payload = HttpPayload::Bytes("multipart/form-data; boundary=x", &body);
         server.request("POST", &format!("/api/v1/models/{name}/import"), payload)
     };
     let (model, weights) = (external_model("parts/w.data", 0), external_weights(0));
@@ -255,7 +259,7 @@ fn a_form_brings_a_model_and_its_files() {
         assert!(answer.text.contains(word), "{}", answer.text);
     }
     let alone =
-        server.request("POST", "/api/v1/models/refused/import", Payload::Bytes("application/octet-stream", &model));
+        server.request("POST", "/api/v1/models/refused/import", HttpPayload::Bytes("application/octet-stream", &model));
     assert_eq!((alone.status, &alone.json()["code"]), (422, &json!("missing_file")), "{}", alone.text);
     assert!(alone.text.contains("curl -F model=@MODEL.onnx -F data=@parts/w.data"), "{}", alone.text);
 }

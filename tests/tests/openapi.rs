@@ -5,13 +5,13 @@
 use std::path::Path;
 use std::process::Command;
 
-use saggar_tests::{Payload, Server, guest, root};
+use saggar_tests::{HttpPayload, ServerProcess, guest, root};
 
 /// Requests made up for each operation, besides those at the edges of its schemas.
 const EXAMPLES: &str = "8";
 
 /// Runs it on some of the operations; gives the number of requests that it made.
-fn schemathesis(python: &str, server: &Server, home: &Path, operations: [&str; 2]) -> u64 {
+fn schemathesis(python: &str, server: &ServerProcess, home: &Path, operations: [&str; 2]) -> u64 {
     let document = format!("{}/openapi.json", server.url());
     let checks = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance";
     let mut schemathesis = Command::new(python);
@@ -30,25 +30,26 @@ fn schemathesis(python: &str, server: &Server, home: &Path, operations: [&str; 2
 #[test]
 fn schemathesis_finds_no_server_error_and_no_undocumented_status() {
     let home = tempfile::tempdir().unwrap();
-    let server = Server::with_digits(home.path(), &[]);
+    let server = ServerProcess::start_with_digits(home.path(), &[]);
     let python = Command::new(root().join(".ci/schemathesis")).output().unwrap();
     assert!(python.status.success(), "{}", String::from_utf8_lossy(&python.stderr));
     let python = String::from_utf8(python.stdout).unwrap();
     // It finds out names of models. One that it had unloaded would answer 503 from then on, so that comes last.
     let most = schemathesis(python.trim(), &server, home.path(), ["--exclude-path-regex", "/unload$"]);
-    assert_eq!(server.request("GET", "/readyz", Payload::Nothing).status, 200, "it goes on serving");
+    assert_eq!(server.request("GET", "/readyz", HttpPayload::Nothing).status, 200, "it goes on serving");
     let last = schemathesis(python.trim(), &server, home.path(), ["--include-path-regex", "/unload$"]);
     println!("{most} and {last} requests");
     assert!(most > 1000 && last > 5, "{most} and {last} requests");
-    assert_eq!(server.request("GET", "/healthz", Payload::Nothing).status, 200);
+    assert_eq!(server.request("GET", "/healthz", HttpPayload::Nothing).status, 200);
 }
 
 /// The document has the inputs of a model as soon as it serves.
 #[test]
-fn models_are_described_once_they_serve() {
+fn the_openapi_document_describes_the_inputs_of_served_models() {
     let home = tempfile::tempdir().unwrap();
-    let server = Server::start(home.path());
-    let described = |server: &Server| server.get("/openapi.json")["paths"].get("/models/teller/predict").is_some();
+    let server = ServerProcess::start(home.path());
+    let described =
+        |server: &ServerProcess| server.get("/openapi.json")["paths"].get("/models/teller/predict").is_some();
     assert!(!described(&server));
     server.saggar_ok(&["run", guest("teller").to_str().unwrap(), "--wait"]);
     server.wait_for_version("teller", 1);

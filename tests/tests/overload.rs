@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use saggar_tests::{Payload, Server, guest, request, series_value};
+use saggar_tests::{HttpPayload, ServerProcess, guest, request, series_value};
 use serde_json::{Value, json};
 use ureq::Agent;
 
@@ -19,13 +19,13 @@ const REFUSALS: u64 = 1000;
 
 const PREDICT: &str = "/models/matmul/predict";
 
-/// What client `client` asks for. Each has another answer.
+/// What client `run_client` asks for. Each has another answer.
 fn input(client: u64) -> Value {
     json!({ "x": vec![client as f64 / CLIENTS as f64; 784] })
 }
 
 /// How many predictions the model has taken on: those that wait and those that are computed.
-fn taken_on(server: &Server) -> u64 {
+fn admitted_predictions(server: &ServerProcess) -> u64 {
     let metrics = server.metrics();
     let value = |name: &str| {
         let series = format!("saggar_predict_{name}{{model=\"matmul\",version=\"1\"}}");
@@ -36,28 +36,28 @@ fn taken_on(server: &Server) -> u64 {
 
 /// Answers and refusals so far, and whether there are enough.
 #[derive(Default)]
-struct Counts {
+struct LoadCounts {
     answered: AtomicU64,
     refused: AtomicU64,
     over: AtomicBool,
 }
 
 /// Ends the load, however the thread that holds it ends.
-struct Ending<'c>(&'c Counts);
+struct StopLoadOnDrop<'c>(&'c LoadCounts);
 
-impl Drop for Ending<'_> {
+impl Drop for StopLoadOnDrop<'_> {
     fn drop(&mut self) {
         self.0.over.store(true, Ordering::Relaxed);
     }
 }
 
 /// Asks until it is over. An answer is the right one and in time; a refusal says when to come again.
-fn client(url: &str, client: u64, expected: &str, counts: &Counts) {
+fn run_client(url: &str, client: u64, expected: &str, counts: &LoadCounts) {
     let agent = Agent::new_with_config(Agent::config_builder().http_status_as_error(false).build());
-    let (input, _ending) = (input(client), Ending(counts));
+    let (input, _ending) = (input(client), StopLoadOnDrop(counts));
     while !counts.over.load(Ordering::Relaxed) {
         let began = Instant::now();
-        let answer = request(&agent, "POST", url, Payload::Json(&input)).unwrap();
+        let answer = request(&agent, "POST", url, HttpPayload::Json(&input)).unwrap();
         match answer.status {
             200 => {
                 assert_eq!(answer.text, expected, "client {client}");
@@ -76,8 +76,8 @@ fn client(url: &str, client: u64, expected: &str, counts: &Counts) {
 }
 
 #[test]
-fn fault_39_ten_times_the_load_is_refused_and_what_is_taken_on_is_answered() {
-    let (_home, server) = Server::fresh();
+fn under_ten_times_the_load_admitted_requests_are_answered_and_the_rest_refused() {
+    let (_home, server) = ServerProcess::start_in_temp_dir();
     // Slow enough that clients come faster than it computes.
     let plugin = guest("matmul");
     server.saggar_ok(&["run", plugin.to_str().unwrap(), "--wait", "--", "depth=8", "width=1024"]);
@@ -87,26 +87,26 @@ fn fault_39_ten_times_the_load_is_refused_and_what_is_taken_on_is_answered() {
         "queue": { "capacity": CAPACITY, "timeout": format!("{}s", DEADLINE.as_secs()) },
         "instances_max": 1,
     });
-    let configured = server.request("PUT", "/api/v1/models/matmul/config", Payload::Json(&config));
+    let configured = server.request("PUT", "/api/v1/models/matmul/config", HttpPayload::Json(&config));
     assert_eq!(configured.status, 200, "{}", configured.text);
     let alone = |client| {
-        let answer = server.request("POST", PREDICT, Payload::Json(&input(client)));
+        let answer = server.request("POST", PREDICT, HttpPayload::Json(&input(client)));
         assert_eq!(answer.status, 200, "{}", answer.text);
         answer.text
     };
     let expected: Vec<String> = (0..CLIENTS).map(alone).collect();
 
-    let (counts, url) = (Counts::default(), format!("{}{PREDICT}", server.url()));
+    let (counts, url) = (LoadCounts::default(), format!("{}{PREDICT}", server.url()));
     let most = std::thread::scope(|scope| {
         for (number, expected) in (0..).zip(&expected) {
             let (counts, url) = (&counts, &url);
-            scope.spawn(move || client(url, number, expected, counts));
+            scope.spawn(move || run_client(url, number, expected, counts));
         }
-        let _ending = Ending(&counts);
+        let _ending = StopLoadOnDrop(&counts);
         let mut most = 0;
         server.wait_for("answers and refusals", |server| {
             assert!(!counts.over.load(Ordering::Relaxed), "a client failed");
-            most = most.max(taken_on(server));
+            most = most.max(admitted_predictions(server));
             let [answered, refused] = [&counts.answered, &counts.refused].map(|count| count.load(Ordering::Relaxed));
             (answered >= ANSWERS && refused >= REFUSALS).then_some(())
         });
@@ -118,8 +118,8 @@ fn fault_39_ten_times_the_load_is_refused_and_what_is_taken_on_is_answered() {
     assert!((CAPACITY / 2..=CAPACITY + 1).contains(&most), "{most} predictions at once");
     // All is as before, at once.
     assert_eq!(alone(3), expected[3]);
-    assert_eq!(taken_on(&server), 0);
+    assert_eq!(admitted_predictions(&server), 0);
     let rejected = format!("saggar_requests_rejected_total{{reason=\"queue_full\"}} {refused}");
-    let metrics = server.request("GET", "/metrics", Payload::Nothing).text;
+    let metrics = server.request("GET", "/metrics", HttpPayload::Nothing).text;
     assert!(metrics.contains(&rejected), "{rejected} expected: {metrics}");
 }

@@ -3,7 +3,7 @@
 
 use std::process::Command;
 
-use saggar_tests::{Payload, Server, kill_9, root, workers};
+use saggar_tests::{HttpPayload, ServerProcess, kill_9, root, worker_processes};
 use serde_json::{Value, json};
 
 /// The labels of a safetensors file's array `label`, little-endian `int32` or what `bytes` each is.
@@ -19,9 +19,9 @@ fn labels(file: &[u8]) -> Vec<i64> {
 }
 
 #[test]
-fn ab_20_a_job_predicts_a_dataset_and_its_answers_are_one() {
+fn a_prediction_job_writes_its_outputs_as_a_dataset() {
     let home = tempfile::tempdir().unwrap();
-    let server = Server::with_digits(home.path(), &[]);
+    let server = ServerProcess::start_with_digits(home.path(), &[]);
     let predict = ["predict", "digits", "--in", "digits", "--split", "test", "--out", "answers", "--device", "cpu"];
     server.saggar_ok(&[&predict[..], &["--wait"]].concat());
     let job = server.get("/api/v1/jobs/predictions-1");
@@ -59,7 +59,7 @@ fn ab_20_a_job_predicts_a_dataset_and_its_answers_are_one() {
 }
 
 /// Pushes the digits twenty times over as `many`: answers for them take long enough to be interrupted.
-fn push_many_digits(server: &Server) {
+fn push_many_digits(server: &ServerProcess) {
     let (folder, digits) = (tempfile::tempdir().unwrap(), root().join("examples/digits"));
     let unpacked = Command::new("gzip").arg("-dc").arg(digits.join("digits.csv.gz")).output().unwrap();
     assert!(unpacked.status.success());
@@ -70,9 +70,9 @@ fn push_many_digits(server: &Server) {
 }
 
 #[test]
-fn ab_20_a_prediction_job_that_is_killed_goes_on_and_ends_the_same() {
+fn a_killed_prediction_job_resumes_with_the_same_result() {
     let home = tempfile::tempdir().unwrap();
-    let server = Server::with_digits(home.path(), &[]);
+    let server = ServerProcess::start_with_digits(home.path(), &[]);
     push_many_digits(&server);
     let spec = |out: &str| {
         json!({
@@ -90,7 +90,7 @@ fn ab_20_a_prediction_job_that_is_killed_goes_on_and_ends_the_same() {
             let job = server.get(&format!("/api/v1/jobs/{shaken}"));
             (job["step"].as_u64() >= Some(128) || job["state"] == "SUCCEEDED").then_some(())
         });
-        for worker in workers(server.pid()) {
+        for worker in worker_processes(server.pid()) {
             kill_9(worker);
         }
         let job = server.wait_for_job(&shaken);
@@ -107,9 +107,9 @@ fn ab_20_a_prediction_job_that_is_killed_goes_on_and_ends_the_same() {
 }
 
 #[test]
-fn what_a_prediction_job_cannot_do_is_said() {
+fn unsupported_options_of_a_prediction_job_are_refused() {
     let home = tempfile::tempdir().unwrap();
-    let server = Server::with_digits(home.path(), &[]);
+    let server = ServerProcess::start_with_digits(home.path(), &[]);
     let dataset = json!([{ "dataset": "digits", "mount": "/data" }]);
     let spec = |predict: Value, data: &Value| json!({ "project": "p", "plugin": "0".repeat(64), "device": "cpu", "data": data, "predict": predict });
     for (name, body, status, says) in [
@@ -119,7 +119,7 @@ fn what_a_prediction_job_cannot_do_is_said() {
         ("a bad name", spec(json!({ "model": "digits", "out": "../x" }), &dataset), 400, "predict.out"),
         ("unknown", spec(json!({ "model": "digits", "batch": 3 }), &dataset), 400, "batch"),
     ] {
-        let answer = server.request("POST", "/api/v1/jobs", Payload::Json(&body));
+        let answer = server.request("POST", "/api/v1/jobs", HttpPayload::Json(&body));
         assert!(answer.status == status && answer.text.contains(says), "{name}: {} {}", answer.status, answer.text);
     }
     // What only the data shows fails the job.

@@ -5,29 +5,29 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::sync::mpsc;
 
-use saggar_tests::{Answer, Payload, Server, guest};
+use saggar_tests::{HttpPayload, HttpResponse, ServerProcess, guest};
 use serde_json::{Value, json};
 
-fn with_teller(home: &std::path::Path, arguments: &[&str]) -> Server {
-    let server = Server::start_with(home, arguments);
+fn with_teller(home: &std::path::Path, arguments: &[&str]) -> ServerProcess {
+    let server = ServerProcess::start_with(home, arguments);
     server.saggar_ok(&["run", guest("teller").to_str().unwrap(), "--wait"]);
     server.wait_for_version("teller", 1);
     server
 }
 
-fn post(server: &Server, path: &str, body: &Value) -> Answer {
-    server.request("POST", path, Payload::Json(body))
+fn post(server: &ServerProcess, path: &str, body: &Value) -> HttpResponse {
+    server.request("POST", path, HttpPayload::Json(body))
 }
 
 /// Makes a prediction and reads its events as they come.
-fn put_for_events(server: &Server, id: &str, body: &Value) -> impl BufRead + use<> {
+fn put_for_events(server: &ServerProcess, id: &str, body: &Value) -> impl BufRead + use<> {
     let url = format!("{}/predictions/{id}", server.url());
     let answer = ureq::put(&url).header("accept", "text/event-stream").send(body.to_string()).unwrap();
     BufReader::new(answer.into_body().into_reader())
 }
 
 /// The next event: its number, name and data.
-fn next(events: &mut impl BufRead) -> Option<(u64, String, Value)> {
+fn next_event(events: &mut impl BufRead) -> Option<(u64, String, Value)> {
     let mut event = String::new();
     while !event.ends_with("\n\n") {
         if events.read_line(&mut event).unwrap() == 0 {
@@ -40,7 +40,7 @@ fn next(events: &mut impl BufRead) -> Option<(u64, String, Value)> {
 }
 
 #[test]
-fn a_prediction_is_waited_for_asked_for_and_streamed() {
+fn a_prediction_is_awaited_polled_and_streamed() {
     let home = tempfile::tempdir().unwrap();
     let server = with_teller(home.path(), &[]);
     let whole = post(&server, "/predictions", &json!({ "input": { "prompt": "né" }, "model": "teller" }));
@@ -51,7 +51,7 @@ fn a_prediction_is_waited_for_asked_for_and_streamed() {
 
     let body = json!({ "input": { "prompt": "né", "times": 2 } });
     let mut events = put_for_events(&server, "talk", &body);
-    let found: Vec<(u64, String, Value)> = std::iter::from_fn(|| next(&mut events)).collect();
+    let found: Vec<(u64, String, Value)> = std::iter::from_fn(|| next_event(&mut events)).collect();
     let names: Vec<&str> = found.iter().map(|(_, name, _)| name.as_str()).collect();
     assert_eq!((names[0], &names[names.len() - 2..]), ("start", &["metric", "completed"][..]));
     let said: String = found.iter().filter_map(|(_, _, data)| data["said"].as_str()).collect();
@@ -60,25 +60,25 @@ fn a_prediction_is_waited_for_asked_for_and_streamed() {
     assert_eq!(completed["output"], json!({ "said": "néné", "lengths": [3.0, 6.0] }));
 
     // The same again is the same prediction; another is refused.
-    let again = server.request("PUT", "/predictions/talk", Payload::Json(&body));
+    let again = server.request("PUT", "/predictions/talk", HttpPayload::Json(&body));
     assert_eq!((again.status, &again.json()), (200, completed));
     let other = json!({ "input": { "prompt": "né", "times": 1 } });
-    assert_eq!(server.request("PUT", "/predictions/talk", Payload::Json(&other)).status, 409);
+    assert_eq!(server.request("PUT", "/predictions/talk", HttpPayload::Json(&other)).status, 409);
     let bad = post(&server, "/predictions", &json!({ "input": { "prompt": "x".repeat(65) } }));
     assert_eq!((bad.status, bad.json()["code"].as_str()), (400, Some("bad_input")));
 }
 
 #[test]
-fn canceling_stops_a_plugin_that_is_running() {
+fn cancelling_a_prediction_stops_its_plugin() {
     let home = tempfile::tempdir().unwrap();
     let server = with_teller(home.path(), &[]);
     let body = json!({ "input": { "prompt": "and so on ", "endless": 1 } });
     let mut events = put_for_events(&server, "endless", &body);
-    while next(&mut events).unwrap().1 != "output" {}
+    while next_event(&mut events).unwrap().1 != "output" {}
     assert_eq!(server.get("/predictions/endless")["status"], "processing");
     let canceled = post(&server, "/predictions/endless/cancel", &Value::Null);
     assert_eq!((canceled.status, &canceled.json()["status"]), (200, &json!("canceled")));
-    let last = std::iter::from_fn(|| next(&mut events)).last().unwrap();
+    let last = std::iter::from_fn(|| next_event(&mut events)).last().unwrap();
     assert_eq!((last.1.as_str(), &last.2["status"]), ("completed", &json!("canceled")));
     let cancelled = r#"saggar_predict_requests_total{model="teller",outcome="cancelled",version="1"}"#;
     server.wait_for("the end of the call", |server| (server.metric(cancelled) == Some(1.0)).then_some(()));
@@ -88,7 +88,7 @@ fn canceling_stops_a_plugin_that_is_running() {
 }
 
 /// Takes requests, answers them with `statuses` and then 200, and tells their paths and bodies.
-fn receiver(statuses: Vec<u16>) -> (u16, mpsc::Receiver<(String, Value)>) {
+fn webhook_receiver(statuses: Vec<u16>) -> (u16, mpsc::Receiver<(String, Value)>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let (told, heard) = mpsc::channel();
@@ -126,8 +126,8 @@ fn receiver(statuses: Vec<u16>) -> (u16, mpsc::Receiver<(String, Value)>) {
 }
 
 #[test]
-fn webhooks_go_where_they_are_allowed_and_are_tried_again() {
-    let (port, heard) = receiver(vec![200, 503]);
+fn webhooks_go_only_to_allowed_hosts_and_are_retried() {
+    let (port, heard) = webhook_receiver(vec![200, 503]);
     let home = tempfile::tempdir().unwrap();
     let allowed = format!("http://127.0.0.1:{port}/hooks");
     let server = with_teller(home.path(), &["--webhooks-allow", &allowed]);
@@ -161,7 +161,7 @@ fn webhooks_go_where_they_are_allowed_and_are_tried_again() {
 /// A redirect would lead to where the operator never allowed.
 #[test]
 fn webhooks_follow_no_redirect() {
-    let (port, heard) = receiver(vec![302]);
+    let (port, heard) = webhook_receiver(vec![302]);
     let home = tempfile::tempdir().unwrap();
     let allowed = format!("http://127.0.0.1:{port}/");
     let server = with_teller(home.path(), &["--webhooks-allow", &allowed]);

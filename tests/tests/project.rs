@@ -4,20 +4,20 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use saggar_tests::{Server, binary, lenet};
+use saggar_tests::{ServerProcess, binary, lenet};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// A project's directory, and a command of the binary in it that nobody's environment speaks into.
-struct Project(TempDir);
+struct TestProject(TempDir);
 
-impl Project {
+impl TestProject {
     /// A project with this file, and the reference plugin beside it.
-    fn new(manifest: &str) -> Project {
+    fn new(manifest: &str) -> TestProject {
         let place = tempfile::tempdir().unwrap();
         std::fs::write(place.path().join("saggar.toml"), manifest).unwrap();
         std::fs::copy(lenet(), place.path().join("lenet.wasm")).unwrap();
-        Project(place)
+        TestProject(place)
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -34,7 +34,7 @@ impl Project {
         command
     }
 
-    fn saggar(&self, server: Option<&Server>, arguments: &[&str]) -> Output {
+    fn saggar(&self, server: Option<&ServerProcess>, arguments: &[&str]) -> Output {
         let mut command = self.command(arguments);
         if let Some(server) = server {
             command.env("SAGGAR_HOST", server.url());
@@ -43,23 +43,23 @@ impl Project {
     }
 
     /// Runs a command against a server, expects success, and returns what it printed.
-    fn ok(&self, server: &Server, arguments: &[&str]) -> String {
+    fn saggar_ok(&self, server: &ServerProcess, arguments: &[&str]) -> String {
         let output = self.saggar(Some(server), arguments);
-        assert!(output.status.success(), "saggar {arguments:?}: {}", errors(&output));
+        assert!(output.status.success(), "saggar {arguments:?}: {}", stderr_text(&output));
         String::from_utf8(output.stdout).unwrap()
     }
 
-    fn spec(&self, server: &Server, job: &str) -> Value {
-        serde_json::from_str(&self.ok(server, &["status", job, "--field", "spec"])).unwrap()
+    fn spec(&self, server: &ServerProcess, job: &str) -> Value {
+        serde_json::from_str(&self.saggar_ok(server, &["status", job, "--field", "spec"])).unwrap()
     }
 }
 
-fn errors(output: &Output) -> String {
+fn stderr_text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-fn server_with_digits(home: &Path) -> Server {
-    let server = Server::start(home);
+fn server_with_digits(home: &Path) -> ServerProcess {
+    let server = ServerProcess::start(home);
     server.push_digits();
     server
 }
@@ -135,14 +135,14 @@ const SPELLED_OUT: [&str; 39] = [
 ];
 
 #[test]
-fn fh_22_task_equals_the_spelled_out_command() {
+fn a_task_equals_the_spelled_out_command() {
     let home = tempfile::tempdir().unwrap();
     let server = server_with_digits(home.path());
-    let project = Project::new(MANIFEST);
-    let task = project.ok(&server, &["run", "--task", "train"]);
+    let project = TestProject::new(MANIFEST);
+    let task = project.saggar_ok(&server, &["run", "--task", "train"]);
     // Where there is no project file: everything is said on the command line.
     std::fs::remove_file(project.path("saggar.toml")).unwrap();
-    let spelled = project.ok(&server, &[&SPELLED_OUT[..], &["epochs=1", "lr=0.01"]].concat());
+    let spelled = project.saggar_ok(&server, &[&SPELLED_OUT[..], &["epochs=1", "lr=0.01"]].concat());
     assert_eq!((task.trim(), spelled.trim()), ("mnist-1", "mnist-2"));
     let (task, spelled) = (project.spec(&server, "mnist-1"), project.spec(&server, "mnist-2"));
     assert_eq!(task, spelled);
@@ -151,17 +151,17 @@ fn fh_22_task_equals_the_spelled_out_command() {
 }
 
 #[test]
-fn az_17_spec_round_trips() {
+fn a_job_specification_round_trips() {
     let home = tempfile::tempdir().unwrap();
     let server = server_with_digits(home.path());
-    let project = Project::new(MANIFEST);
-    project.ok(&server, &["run", "--task", "train"]);
-    let first = project.ok(&server, &["status", "1", "--field", "spec"]);
+    let project = TestProject::new(MANIFEST);
+    project.saggar_ok(&server, &["run", "--task", "train"]);
+    let first = project.saggar_ok(&server, &["status", "1", "--field", "spec"]);
     std::fs::write(project.path("job.json"), &first).unwrap();
-    assert_eq!(project.ok(&server, &["run", "--from-file", "job.json"]).trim(), "mnist-2");
-    assert_eq!(project.ok(&server, &["status", "2", "--field", "spec"]), first);
+    assert_eq!(project.saggar_ok(&server, &["run", "--from-file", "job.json"]).trim(), "mnist-2");
+    assert_eq!(project.saggar_ok(&server, &["status", "2", "--field", "spec"]), first);
     // Flags win over the file, and only where they are given.
-    project.ok(&server, &["run", "--from-file", "job.json", "--priority", "3", "--", "epochs=2"]);
+    project.saggar_ok(&server, &["run", "--from-file", "job.json", "--priority", "3", "--", "epochs=2"]);
     let mut expected: Value = serde_json::from_str(&first).unwrap();
     expected["priority"] = json!(3);
     expected["parameters"]["epochs"] = json!(2);
@@ -170,36 +170,36 @@ fn az_17_spec_round_trips() {
     std::fs::write(project.path("bad.json"), "{\n  \"project\": \"p\",\n  \"colour\": 3\n}").unwrap();
     let refused = project.saggar(Some(&server), &["run", "--from-file", "bad.json"]);
     assert_eq!(refused.status.code(), Some(7));
-    assert!(errors(&refused).contains("bad.json:3:10: unknown field `colour`"), "{}", errors(&refused));
+    assert!(stderr_text(&refused).contains("bad.json:3:10: unknown field `colour`"), "{}", stderr_text(&refused));
     let missing = project.saggar(Some(&server), &["run", "--from-file", "none.json"]);
     assert_eq!(missing.status.code(), Some(3));
 }
 
 #[test]
-fn sg_07_a_task_of_the_file_is_scheduled() {
+fn a_task_of_the_project_file_is_scheduled() {
     let home = tempfile::tempdir().unwrap();
     let server = server_with_digits(home.path());
-    let project = Project::new(MANIFEST);
+    let project = TestProject::new(MANIFEST);
     let none = project.saggar(Some(&server), &["schedule", "apply"]);
     assert_eq!(none.status.code(), Some(7));
     std::fs::write(project.path("saggar.toml"), format!("{MANIFEST}schedule = \"15 23 29 2 *\"\n")).unwrap();
-    let set: Value = serde_json::from_str(&project.ok(&server, &["schedule", "apply", "--json"])).unwrap();
+    let set: Value = serde_json::from_str(&project.saggar_ok(&server, &["schedule", "apply", "--json"])).unwrap();
     assert_eq!((&set[0]["name"], &set[0]["cron"]), (&json!("mnist-train"), &json!("15 23 29 2 *")));
-    project.ok(&server, &["run", "--task", "train"]);
+    project.saggar_ok(&server, &["run", "--task", "train"]);
     assert_eq!(set[0]["spec"], project.spec(&server, "1"), "the schedule's jobs are the task's");
-    assert!(project.ok(&server, &["schedule", "ls"]).contains("-02-29T23:15"));
+    assert!(project.saggar_ok(&server, &["schedule", "ls"]).contains("-02-29T23:15"));
 }
 
 #[test]
-fn fh_23_a_number_names_a_job_of_the_project() {
+fn a_number_names_a_job_of_the_project() {
     let home = tempfile::tempdir().unwrap();
     let server = server_with_digits(home.path());
-    let project = Project::new(MANIFEST);
-    project.ok(&server, &["run", "--task", "train", "--wait"]);
+    let project = TestProject::new(MANIFEST);
+    project.saggar_ok(&server, &["run", "--task", "train", "--wait"]);
     for name in ["1", "mnist/1", "me/projects/mnist/1", "mnist-1"] {
-        assert_eq!(project.ok(&server, &["status", name, "--field", "name"]), "mnist-1\n", "{name}");
+        assert_eq!(project.saggar_ok(&server, &["status", name, "--field", "name"]), "mnist-1\n", "{name}");
     }
-    assert!(project.ok(&server, &["logs", "1"]).contains("epoch"));
+    assert!(project.saggar_ok(&server, &["logs", "1"]).contains("epoch"));
     std::fs::create_dir(project.path("deep")).unwrap();
     let deeper = project
         .command(&["status", "1", "--field", "name"])
@@ -212,15 +212,15 @@ fn fh_23_a_number_names_a_job_of_the_project() {
 }
 
 #[test]
-fn every_mistake_is_told_with_its_place() {
+fn every_mistake_in_the_project_file_is_reported_with_its_location() {
     let bad = "manifest = 1\n[project]\nname = \"p\"\n[plugin.a]\nsource = \"a.wasm\"\n[task.t]\nplugin = \"b\"\n\
                priorty = 3\nmax_runtime = \"90\"\nmemory = \"0GiB\"\nschedule = \"15 25 * * *\"\n\
                [[pipeline.p.step]]\nname = \"x\"\ntask = \"t\"\nafter = [\"y\"]\n\
                [[pipeline.p.step]]\nname = \"y\"\ntask = \"t\"\nafter = [\"x\"]\n";
-    let project = Project::new(bad);
+    let project = TestProject::new(bad);
     let refused = project.saggar(None, &["check"]);
     assert_eq!(refused.status.code(), Some(7));
-    let said = errors(&refused);
+    let said = stderr_text(&refused);
     for (place, words) in [
         ("saggar.toml:7:10: ", "no plugin is called \"b\""),
         ("saggar.toml:8:1: ", "unknown key \"priorty\""),
@@ -241,14 +241,14 @@ fn every_mistake_is_told_with_its_place() {
     // Nothing is sent where the file is wrong.
     let run = project.saggar(None, &["run", "--task", "t"]);
     assert_eq!(run.status.code(), Some(7));
-    assert!(errors(&run).contains("\nsaggar.toml:7:10: "), "{}", errors(&run));
+    assert!(stderr_text(&run).contains("\nsaggar.toml:7:10: "), "{}", stderr_text(&run));
 }
 
 #[test]
-fn a_valid_file_is_said_to_be_and_what_is_missing_is_not_found() {
-    let project = Project::new(MANIFEST);
+fn a_valid_project_file_passes_the_check_and_bad_arguments_have_their_exit_codes() {
+    let project = TestProject::new(MANIFEST);
     let valid = project.saggar(None, &["check"]);
-    assert_eq!(valid.status.code(), Some(0), "{}", errors(&valid));
+    assert_eq!(valid.status.code(), Some(0), "{}", stderr_text(&valid));
     assert_eq!(String::from_utf8_lossy(&valid.stdout), "saggar.toml is valid: 1 plugin, 1 task\n");
     let code = |arguments: &[&str]| project.saggar(None, arguments).status.code();
     assert_eq!(code(&["check", "other.toml"]), Some(3));
@@ -274,17 +274,17 @@ fn a_valid_file_is_said_to_be_and_what_is_missing_is_not_found() {
     let elsewhere = tempfile::tempdir().unwrap();
     let nowhere = project.command(&["run", "--task", "train"]).current_dir(elsewhere.path()).output().unwrap();
     assert_eq!(nowhere.status.code(), Some(3));
-    assert!(errors(&nowhere).contains("no saggar.toml here or above"));
+    assert!(stderr_text(&nowhere).contains("no saggar.toml here or above"));
 }
 
 #[test]
-fn what_is_said_closest_wins() {
-    let project = Project::new(MANIFEST);
+fn the_most_specific_configuration_source_wins() {
+    let project = TestProject::new(MANIFEST);
     let ls = |arguments: &[&str], device: Option<&str>| {
         let mut command = project.command(&[&["config", "ls", "--json"], arguments].concat());
         device.map(|device| command.env("SAGGAR_DEVICE", device));
         let output = command.output().unwrap();
-        assert!(output.status.success(), "{}", errors(&output));
+        assert!(output.status.success(), "{}", stderr_text(&output));
         let rows: Value = serde_json::from_slice(&output.stdout).unwrap();
         move |key: &str| {
             let row = rows.as_array().unwrap().iter().find(|row| row["key"] == key).unwrap();
@@ -318,14 +318,15 @@ fn what_is_said_closest_wins() {
     std::fs::write(project.path("config/saggar/config.toml"), "hots = 1\n").unwrap();
     let refused = project.saggar(None, &["config", "ls"]);
     assert_eq!(refused.status.code(), Some(7));
-    assert!(errors(&refused).contains("config.toml:1:1: unknown key \"hots\""), "{}", errors(&refused));
+    assert!(stderr_text(&refused).contains("config.toml:1:1: unknown key \"hots\""), "{}", stderr_text(&refused));
 }
 
 #[test]
-fn doctor_lists_what_adapters_have() {
-    let project = Project::new(MANIFEST);
+fn doctor_lists_the_features_of_each_adapter() {
+    let project = TestProject::new(MANIFEST);
     let output = project.command(&["doctor", "--json"]).env("SAGGAR_ADDR", "127.0.0.1:0").output().unwrap();
-    let findings: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", errors(&output)));
+    let findings: Vec<Value> =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", stderr_text(&output)));
     let is_adapter = |finding: &&Value| finding["name"].as_str().unwrap().starts_with("vulkan:");
     let adapters: Vec<&Value> = findings.iter().filter(is_adapter).collect();
     if adapters.is_empty() {
@@ -340,12 +341,13 @@ fn doctor_lists_what_adapters_have() {
 }
 
 #[test]
-fn doctor_explains_and_mends() {
-    let project = Project::new(MANIFEST);
+fn doctor_explains_problems_and_their_fixes() {
+    let project = TestProject::new(MANIFEST);
     let doctor = |arguments: &[&str]| {
         let mut command = project.command(&[&["doctor", "--json"], arguments].concat());
         let output = command.env("SAGGAR_ADDR", "127.0.0.1:0").output().unwrap();
-        let findings: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", errors(&output)));
+        let findings: Value =
+            serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", stderr_text(&output)));
         let state = move |name: &str| {
             let found = findings.as_array().unwrap().iter().find(|finding| finding["name"] == name);
             found.unwrap_or_else(|| panic!("nothing is said of {name}"))["state"].as_str().unwrap().to_owned()
@@ -366,7 +368,7 @@ fn doctor_explains_and_mends() {
 }
 
 #[test]
-fn a_server_serves_models_as_the_file_says() {
+fn a_server_applies_the_model_settings_of_the_project_file() {
     let place = tempfile::tempdir().unwrap();
     let file = place.path().join("saggar.toml");
     let project = "manifest = 1\n[project]\nname = \"digits\"\n[quota]\nstorage = \"64MiB\"\n\
@@ -375,7 +377,7 @@ fn a_server_serves_models_as_the_file_says() {
     std::fs::write(&file, project).unwrap();
     let home = place.path().join("home");
     std::fs::create_dir(&home).unwrap();
-    let server = Server::with_digits(&home, &["--config", file.to_str().unwrap()]);
+    let server = ServerProcess::start_with_digits(&home, &["--config", file.to_str().unwrap()]);
     assert!(place.path().join("models/digits/1/manifest.json").is_file(), "its versions lie where the file says");
     let shown = server.get("/api/v1/models/digits/config");
     let said = json!({ "max_items": 2, "max_delay": "1ms" });

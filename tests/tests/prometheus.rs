@@ -6,13 +6,13 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::Command;
 
-use saggar_metrics::{FAMILIES, Family};
+use saggar_metrics::{FAMILIES, MetricDefinition};
 use saggar_tests::root;
 use serde_json::Value;
 
 /// A query, with the labels that the words around it show.
 #[derive(Debug)]
-struct Query {
+struct PromQuery {
     text: String,
     shown: Vec<String>,
 }
@@ -42,7 +42,7 @@ fn words(text: &str) -> Vec<(&str, &str)> {
 }
 
 /// The family of a series' name, and whether it is a histogram's buckets.
-fn family(name: &str) -> Option<(&'static Family, bool)> {
+fn family(name: &str) -> Option<(&'static MetricDefinition, bool)> {
     let named = |name: &str| FAMILIES.iter().find(|family| family.name == name);
     let part = ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end)).and_then(named);
     match part.filter(|family| family.kind.starts_with("Histogram")) {
@@ -52,7 +52,7 @@ fn family(name: &str) -> Option<(&'static Family, bool)> {
 }
 
 /// The labels between braces: `a="x,}", b=~"y"` to `a`, `b`.
-fn selected(after: &str) -> Vec<&str> {
+fn label_matchers(after: &str) -> Vec<&str> {
     let Some(inner) = after.strip_prefix('{') else { return Vec::new() };
     let mut labels = Vec::new();
     // What is in quotes is not a label.
@@ -69,27 +69,27 @@ fn selected(after: &str) -> Vec<&str> {
 }
 
 /// The labels after `by`, `on` and the like.
-fn grouped(query: &str) -> Vec<&str> {
+fn grouping_labels(query: &str) -> Vec<&str> {
     let lists = words(query).into_iter().filter(|(word, _)| ["by", "without", "on", "group_left"].contains(word));
     let inner = lists.filter_map(|(_, after)| after.trim_start().strip_prefix('(')?.split(')').next());
     inner.flat_map(|inner| words(inner).into_iter().map(|(word, _)| word)).collect()
 }
 
 /// Holds a query to the table; gives the families it reads.
-fn check(query: &Query) -> Vec<&'static str> {
+fn check(query: &PromQuery) -> Vec<&'static str> {
     let mut known: BTreeSet<&str> = ["instance"].into();
     let mut read = Vec::new();
     for (word, after) in words(&query.text).into_iter().filter(|(word, _)| word.starts_with("saggar_")) {
         let (family, buckets) = family(word).unwrap_or_else(|| panic!("{word} is no series of a family: {query:?}"));
         let mut own: BTreeSet<&str> = family.labels.iter().copied().chain(["instance"]).collect();
         own.extend(buckets.then_some("le"));
-        for label in selected(after) {
+        for label in label_matchers(after) {
             assert!(own.contains(label), "{word} has no label {label}: {query:?}");
         }
         known.extend(own);
         read.push(family.name);
     }
-    let grouped = grouped(&query.text);
+    let grouped = grouping_labels(&query.text);
     grouped.iter().for_each(|label| assert!(known.contains(label), "nothing has the label {label}: {query:?}"));
     let aggregates = query.text.contains(" by (");
     for label in &query.shown {
@@ -109,7 +109,7 @@ fn placeholders(text: &str) -> Vec<String> {
     inner.filter_map(label).collect()
 }
 
-fn of_dashboard() -> Vec<Query> {
+fn dashboard_queries() -> Vec<PromQuery> {
     let dashboard: Value = serde_json::from_str(&read("dashboard.json")).unwrap();
     let mut queries = Vec::new();
     for panel in dashboard["panels"].as_array().unwrap() {
@@ -118,20 +118,20 @@ fn of_dashboard() -> Vec<Query> {
             let text = target["expr"].as_str().unwrap();
             let text = text.replace("$__rate_interval", "5m").replace("$instance", ".*").replace("$model", ".*");
             assert!(!text.contains('$'), "a variable that the dashboard does not have: {text}");
-            queries.push(Query { text, shown });
+            queries.push(PromQuery { text, shown });
         }
     }
     for variable in dashboard["templating"]["list"].as_array().unwrap() {
         let definition = variable["query"].as_str().unwrap().replace("$instance", ".*");
         if let Some((text, label)) = definition.strip_prefix("label_values(").and_then(|rest| rest.rsplit_once(", ")) {
-            queries.push(Query { text: text.to_owned(), shown: vec![label.trim_end_matches(')').to_owned()] });
+            queries.push(PromQuery { text: text.to_owned(), shown: vec![label.trim_end_matches(')').to_owned()] });
         }
     }
     queries
 }
 
 /// One for each rule: what stands behind `expr:` and, where that is `|`, in the deeper lines after it.
-fn of_alerts() -> Vec<Query> {
+fn alert_queries() -> Vec<PromQuery> {
     let rules = read("alerts.yml");
     let indent = |line: &str| line.len() - line.trim_start().len();
     let query = |rule: &str| {
@@ -142,26 +142,26 @@ fn of_alerts() -> Vec<Query> {
             "|" => lines.take_while(|line| indent(line) > depth).collect::<Vec<_>>().join("\n"),
             text => text.to_owned(),
         };
-        Query { text, shown: placeholders(rule) }
+        PromQuery { text, shown: placeholders(rule) }
     };
     rules.split("- alert:").skip(1).map(query).collect()
 }
 
 #[test]
-fn every_query_names_what_the_server_has() {
-    let (dashboard, alerts) = (of_dashboard(), of_alerts());
+fn every_query_names_existing_metrics_and_labels() {
+    let (dashboard, alerts) = (dashboard_queries(), alert_queries());
     let read: BTreeSet<&str> = dashboard.iter().chain(&alerts).flat_map(check).collect();
     assert!(dashboard.len() > 30 && alerts.len() > 10, "{} and {} queries", dashboard.len(), alerts.len());
     assert!(read.len() > 30, "{read:?}");
 }
 
 #[test]
-fn the_check_finds_what_is_wrong() {
-    let query = |text: &str, shown: &[&str]| Query {
+fn the_query_check_finds_unknown_metrics_and_labels() {
+    let query = |text: &str, shown: &[&str]| PromQuery {
         text: text.to_owned(),
         shown: shown.iter().map(|&label| label.to_owned()).collect(),
     };
-    let fails = |query: &Query| std::panic::catch_unwind(|| check(query)).is_err();
+    let fails = |query: &PromQuery| std::panic::catch_unwind(|| check(query)).is_err();
     assert_eq!(
         check(&query(r#"sum by (state) (saggar_jobs{state!="a,b}",instance="c"})"#, &["state"])),
         ["saggar_jobs"]
@@ -190,7 +190,7 @@ fn promtool(arguments: &[&str]) -> bool {
 }
 
 #[test]
-fn alerts_fire_when_they_should_and_only_then() {
+fn alerts_fire_only_under_their_conditions() {
     if !promtool(&["check", "config", "prometheus.yml"]) {
         println!("SKIP: promtool is not here");
         return;
@@ -201,7 +201,7 @@ fn alerts_fire_when_they_should_and_only_then() {
 /// Prometheus itself reads the dashboard's queries, as rules.
 #[test]
 fn the_dashboards_queries_are_well_formed() {
-    let rules: Vec<Value> = of_dashboard()
+    let rules: Vec<Value> = dashboard_queries()
         .iter()
         .enumerate()
         .map(|(at, query)| serde_json::json!({ "record": format!("panel:{at}"), "expr": query.text }))

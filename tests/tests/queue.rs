@@ -3,24 +3,24 @@
 
 use std::path::Path;
 
-use saggar_tests::{Payload, Server, Steady, memory_kib};
+use saggar_tests::{HttpPayload, ServerProcess, SteadyJob, memory_kib};
 use serde_json::{Value, json};
 
 /// Steps that take longer than any test looks at.
 const LONG: u64 = 1_000_000;
 
 /// A server whose jobs run by this project file.
-fn server(home: &Path, manifest: &str) -> Server {
+fn start_with_manifest(home: &Path, manifest: &str) -> ServerProcess {
     let file = home.join("saggar.toml");
     std::fs::write(&file, format!("manifest = 1\n[project]\nname = \"steady\"\n{manifest}")).unwrap();
-    Server::start_with(home, &["--config", file.to_str().unwrap()])
+    ServerProcess::start_with(home, &["--config", file.to_str().unwrap()])
 }
 
-fn long() -> Steady {
-    Steady::steps(LONG)
+fn long_job() -> SteadyJob {
+    SteadyJob::with_steps(LONG)
 }
 
-fn wait_until(server: &Server, job: &str, state: &str) -> Value {
+fn wait_until(server: &ServerProcess, job: &str, state: &str) -> Value {
     server.wait_for(job, |server| Some(server.job(job)).filter(|it| it["state"] == state))
 }
 
@@ -28,17 +28,17 @@ fn wait_until(server: &Server, job: &str, state: &str) -> Value {
 const TWO_POOLS: &str = "[pool.first]\ndevice = \"cpu\"\nslots = 1\n[pool.second]\ndevice = \"cpu\"\nslots = 1\n";
 
 #[test]
-fn ab_03_jobs_spill_to_the_next_pool_in_order() {
+fn jobs_spill_over_to_the_next_pool_in_order() {
     let home = tempfile::tempdir().unwrap();
     let queues = "[queue.spills]\npools = [\"first\", \"second\"]\nspill = true\n\
                   [queue.waits]\npools = [\"first\", \"second\"]\nspill = false\n";
-    let server = server(home.path(), &format!("{TWO_POOLS}{queues}"));
-    let first = long().with("queue", "spills").submit(&server);
+    let server = start_with_manifest(home.path(), &format!("{TWO_POOLS}{queues}"));
+    let first = long_job().with_field("queue", "spills").submit(&server);
     assert_eq!(wait_until(&server, &first, "RUNNING")["pool"], "first");
-    let waits = long().with("queue", "waits").submit(&server);
-    let second = long().with("queue", "spills").submit(&server);
+    let waits = long_job().with_field("queue", "waits").submit(&server);
+    let second = long_job().with_field("queue", "spills").submit(&server);
     assert_eq!(wait_until(&server, &second, "RUNNING")["pool"], "second");
-    let third = long().with("queue", "spills").submit(&server);
+    let third = long_job().with_field("queue", "spills").submit(&server);
     for job in [&waits, &third] {
         let job = server.job(job);
         assert_eq!(
@@ -55,12 +55,12 @@ fn ab_03_jobs_spill_to_the_next_pool_in_order() {
 }
 
 #[test]
-fn fh_26_a_dedicated_job_takes_the_place_of_a_preemptible_one_and_of_no_other() {
+fn a_dedicated_job_preempts_only_preemptible_jobs() {
     let home = tempfile::tempdir().unwrap();
-    let server = Server::start(home.path());
-    let cheap = Steady::steps(2_000).with("preemptible", true).submit(&server);
+    let server = ServerProcess::start(home.path());
+    let cheap = SteadyJob::with_steps(2_000).with_field("preemptible", true).submit(&server);
     server.wait_for_step(&cheap, 10);
-    let dear = Steady::steps(30).submit(&server);
+    let dear = SteadyJob::with_steps(30).submit(&server);
     assert_eq!(server.wait_for_job(&dear)["state"], "SUCCEEDED");
     let cheap = server.wait_for_job(&cheap);
     assert_eq!((&cheap["state"], &cheap["attempt"]), (&json!("SUCCEEDED"), &json!(2)), "{cheap}");
@@ -68,20 +68,21 @@ fn fh_26_a_dedicated_job_takes_the_place_of_a_preemptible_one_and_of_no_other() 
     assert_eq!((&first["state"], &first["reason"]), (&json!("PREEMPTED"), &json!("PREEMPTED")));
     assert!(first["message"].as_str().unwrap().contains(&dear), "{first}");
     assert_eq!(cheap["attempts"][1]["first_step"], first["last_step"], "nothing is done twice: {cheap}");
-    let metrics = server.request("GET", "/metrics", Payload::Nothing).text;
+    let metrics = server.request("GET", "/metrics", HttpPayload::Nothing).text;
     assert!(metrics.contains("saggar_job_preemptions_total{project=\"steady\",task=\"train\"} 1"), "{metrics}");
 
     // A dedicated job is never evicted, whoever comes: not for its own project, and not for another.
     for project in ["steady", "other"] {
-        let dedicated = Steady::steps(2_000).with("priority", 0).submit(&server);
+        let dedicated = SteadyJob::with_steps(2_000).with_field("priority", 0).submit(&server);
         server.wait_for_step(&dedicated, 5);
-        let urgent = Steady::steps(5).with("priority", 100).with("project", project).submit(&server);
+        let urgent =
+            SteadyJob::with_steps(5).with_field("priority", 100).with_field("project", project).submit(&server);
         assert_eq!(server.wait_for_job(&urgent)["state"], "SUCCEEDED");
         let dedicated = server.job(&dedicated);
         assert_eq!((&dedicated["attempt"], &dedicated["state"]), (&json!(1), &json!("SUCCEEDED")), "{dedicated}");
     }
     // What was preempted, of what was begun: a job counts once, however many attempts it takes.
-    let metrics = server.request("GET", "/metrics", Payload::Nothing).text;
+    let metrics = server.request("GET", "/metrics", HttpPayload::Nothing).text;
     for line in [
         "saggar_job_preemptions_total{project=\"steady\",task=\"train\"} 1\n",
         "saggar_jobs_started_total{project=\"steady\",task=\"train\"} 5\n",
@@ -92,19 +93,19 @@ fn fh_26_a_dedicated_job_takes_the_place_of_a_preemptible_one_and_of_no_other() 
 }
 
 #[test]
-fn fh_24_jobs_past_a_limit_wait_and_say_so() {
+fn jobs_past_a_limit_stay_queued_with_the_reason() {
     let home = tempfile::tempdir().unwrap();
     let limits = "[pool.wide]\ndevice = \"cpu\"\nslots = 9\n[queue.wide]\npools = [\"wide\"]\nmax_running_jobs = 9\n\
                   [quota]\nmax_running_jobs = 2\n";
-    let server = server(home.path(), limits);
-    let jobs = [0, 1, 2].map(|_| long().with("queue", "wide").submit(&server));
+    let server = start_with_manifest(home.path(), limits);
+    let jobs = [0, 1, 2].map(|_| long_job().with_field("queue", "wide").submit(&server));
     wait_until(&server, &jobs[1], "RUNNING");
     let third = server.job(&jobs[2]);
     assert_eq!((&third["state"], &third["reason"]), (&json!("QUEUED"), &json!("QUOTA_RUNNING_JOBS")), "{third}");
     let sentence = third["message"].as_str().unwrap();
     assert!(sentence.contains("max_running_jobs") && sentence.contains('2'), "it names the limit: {sentence}");
     // Another project is not held back.
-    let other = Steady::steps(5).with("queue", "wide").with("project", "other").submit(&server);
+    let other = SteadyJob::with_steps(5).with_field("queue", "wide").with_field("project", "other").submit(&server);
     assert_eq!(server.wait_for_job(&other)["state"], "SUCCEEDED");
     let quota = server.get("/api/v1/quota");
     let project = quota["projects"].as_array().unwrap().iter().find(|it| it["project"] == "steady").unwrap();
@@ -112,7 +113,7 @@ fn fh_24_jobs_past_a_limit_wait_and_say_so() {
 }
 
 #[test]
-fn fh_24_a_key_runs_as_many_jobs_as_it_may() {
+fn a_key_runs_at_most_its_limit_of_jobs() {
     let home = tempfile::tempdir().unwrap();
     let key = |name: &str, more: &[&str]| {
         let home = home.path().to_str().unwrap();
@@ -122,7 +123,7 @@ fn fh_24_a_key_runs_as_many_jobs_as_it_may() {
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     };
     let (steady, few) = (saggar_tests::guest("steady"), key("few", &["--max-running-jobs", "1"]));
-    let server = Server::start_with(home.path(), &["--jobs", "3", "--require-keys"]);
+    let server = ServerProcess::start_with(home.path(), &["--jobs", "3", "--require-keys"]);
     let submit = |key: &str| {
         let run = ["--key", key, "--json", "run", steady.to_str().unwrap(), "--device", "cpu", "--", "steps=1000000"];
         let job: Value = serde_json::from_str(&server.saggar_ok(&run)).unwrap();
@@ -143,10 +144,10 @@ fn fh_24_a_key_runs_as_many_jobs_as_it_may() {
 }
 
 #[test]
-fn fh_28_a_spent_budget_queues_and_loses_nothing() {
+fn an_exhausted_budget_queues_jobs_and_loses_none() {
     let home = tempfile::tempdir().unwrap();
-    let server = server(home.path(), "[quota]\ngpu_seconds = 1\n");
-    let job = long().parameter("work", 20).submit(&server);
+    let server = start_with_manifest(home.path(), "[quota]\ngpu_seconds = 1\n");
+    let job = long_job().with_parameter("work", 20).submit(&server);
     let waiting = server.wait_for(&job, |server| {
         Some(server.job(&job)).filter(|it| it["state"] == "QUEUED" && it["reason"] == "QUOTA_GPU_SECONDS")
     });
@@ -158,28 +159,28 @@ fn fh_28_a_spent_budget_queues_and_loses_nothing() {
 }
 
 #[test]
-fn kf_15_slots_are_counted_and_shared() {
+fn fractional_slots_are_counted_and_shared() {
     let home = tempfile::tempdir().unwrap();
-    let server = Server::start_with(home.path(), &["--jobs", "1"]);
-    let large = long().with("gpu_slots", 4).submit(&server);
+    let server = ServerProcess::start_with(home.path(), &["--jobs", "1"]);
+    let large = long_job().with_field("gpu_slots", 4).submit(&server);
     let job =
         server.wait_for(&large, |server| Some(server.job(&large)).filter(|it| it["reason"] == "INSUFFICIENT_GPU"));
     assert_eq!(job["state"], "QUEUED");
-    let shares = [0, 1, 2, 3].map(|_| long().with("gpu_slots", 0.25).submit(&server));
+    let shares = [0, 1, 2, 3].map(|_| long_job().with_field("gpu_slots", 0.25).submit(&server));
     for job in &shares {
         wait_until(&server, job, "RUNNING");
     }
-    let fifth = long().with("gpu_slots", 0.25).submit(&server);
+    let fifth = long_job().with_field("gpu_slots", 0.25).submit(&server);
     assert_eq!(server.job(&fifth)["reason"], "WAITING_FOR_SLOT");
 }
 
 #[test]
 fn five_hundred_waiting_jobs_cost_the_server_little() {
     let home = tempfile::tempdir().unwrap();
-    let server = Server::start(home.path());
-    let before = long().submit(&server);
+    let server = ServerProcess::start(home.path());
+    let before = long_job().submit(&server);
     wait_until(&server, &before, "RUNNING");
-    let spec = Steady::steps(2).spec(&server);
+    let spec = SteadyJob::with_steps(2).spec(&server);
     let names: Vec<Value> = (0..500).map(|_| server.post("/api/v1/jobs", &spec)["name"].clone()).collect();
     let listed = server.get("/api/v1/jobs?limit=500");
     assert_eq!(listed["jobs"].as_array().unwrap().len(), 500);
@@ -198,21 +199,21 @@ fn five_hundred_waiting_jobs_cost_the_server_little() {
 }
 
 #[test]
-fn what_cannot_be_queued_is_refused() {
+fn invalid_queue_requests_are_refused() {
     let home = tempfile::tempdir().unwrap();
-    let server = Server::start(home.path());
+    let server = ServerProcess::start(home.path());
     let cases = [
-        (Steady::steps(1).with("queue", "nowhere"), "queue"),
-        (Steady::steps(1).with("priority", 101), "priority"),
-        (Steady::steps(1).with("gpu_slots", 0), "gpu_slots"),
-        (Steady::steps(1).with("max_runtime_seconds", -1), "max_runtime_seconds"),
-        (Steady::steps(1).with("memory_bytes", 0), "memory_bytes"),
-        (Steady::steps(1).with("retry_on", json!(["never"])), "never"),
-        (Steady::steps(1).with("surprise", 1), "surprise"),
-        (Steady::steps(1).with("project", "../x"), "project"),
-        (Steady::steps(1).with("data", json!([{"dataset": "../x", "mount": "/data"}])), "../x"),
-        (Steady::steps(1).with("data", json!([{"dataset": "x", "mount": "/a/../b"}])), "/a/../b"),
-        (Steady::steps(1).with("init_from", "job:"), "job:"),
+        (SteadyJob::with_steps(1).with_field("queue", "nowhere"), "queue"),
+        (SteadyJob::with_steps(1).with_field("priority", 101), "priority"),
+        (SteadyJob::with_steps(1).with_field("gpu_slots", 0), "gpu_slots"),
+        (SteadyJob::with_steps(1).with_field("max_runtime_seconds", -1), "max_runtime_seconds"),
+        (SteadyJob::with_steps(1).with_field("memory_bytes", 0), "memory_bytes"),
+        (SteadyJob::with_steps(1).with_field("retry_on", json!(["never"])), "never"),
+        (SteadyJob::with_steps(1).with_field("surprise", 1), "surprise"),
+        (SteadyJob::with_steps(1).with_field("project", "../x"), "project"),
+        (SteadyJob::with_steps(1).with_field("data", json!([{"dataset": "../x", "mount": "/data"}])), "../x"),
+        (SteadyJob::with_steps(1).with_field("data", json!([{"dataset": "x", "mount": "/a/../b"}])), "/a/../b"),
+        (SteadyJob::with_steps(1).with_field("init_from", "job:"), "job:"),
     ];
     for (job, word) in cases {
         let answer = job.post(&server);
@@ -220,10 +221,10 @@ fn what_cannot_be_queued_is_refused() {
         assert!(answer.json()["error"].as_str().unwrap().contains(word), "{word}: {}", answer.text);
     }
     for (job, word) in [
-        (Steady::steps(1).with("data", json!([{"dataset": "absent", "mount": "/data"}])), "absent"),
-        (Steady::steps(1).with("data", json!([{"job": "absent-1", "mount": "/data"}])), "absent-1"),
-        (Steady::steps(1).with("init_from", "job:absent-1"), "absent-1"),
-        (Steady::steps(1).with("init_from", "model:absent"), "absent"),
+        (SteadyJob::with_steps(1).with_field("data", json!([{"dataset": "absent", "mount": "/data"}])), "absent"),
+        (SteadyJob::with_steps(1).with_field("data", json!([{"job": "absent-1", "mount": "/data"}])), "absent-1"),
+        (SteadyJob::with_steps(1).with_field("init_from", "job:absent-1"), "absent-1"),
+        (SteadyJob::with_steps(1).with_field("init_from", "model:absent"), "absent"),
     ] {
         let answer = job.post(&server);
         assert_eq!(answer.status, 404, "{word}: {}", answer.text);

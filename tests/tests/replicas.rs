@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use saggar_tests::{Payload, Server, kill_9, plugin, workers};
+use saggar_tests::{HttpPayload, ServerProcess, kill_9, plugin, worker_processes};
 use serde_json::{Value, json};
 
 /// What a training left behind that must not depend on how it was run.
 #[derive(Debug, PartialEq)]
-struct Trace {
+struct ReplicaTrace {
     /// SHA-256 of all variables, optimiser's moments included, by step. A checkpoint may be taken twice.
     checkpoints: BTreeMap<u64, String>,
     /// Every value of every series, by name and step.
@@ -18,7 +18,7 @@ struct Trace {
     weights: String,
 }
 
-fn trace(server: &Server, job: &str, model: &str) -> Trace {
+fn collect_trace(server: &ServerProcess, job: &str, model: &str) -> ReplicaTrace {
     let log = server.saggar_ok(&["logs", job]);
     let checkpoint = |line: &str| {
         let (step, rest) = line.split_once("checkpoint @")?.1.split_once(" saved (")?;
@@ -37,11 +37,11 @@ fn trace(server: &Server, job: &str, model: &str) -> Trace {
             assert!(metrics.insert(key, point[1].to_string()).is_none(), "{point} comes twice");
         }
     }
-    Trace { checkpoints, metrics, weights: server.weights(model) }
+    ReplicaTrace { checkpoints, metrics, weights: server.weights_digest(model) }
 }
 
 /// One training to come.
-struct Run {
+struct ReplicaRun {
     component: PathBuf,
     data: &'static str,
     model: String,
@@ -49,30 +49,30 @@ struct Run {
     parameters: Vec<String>,
 }
 
-impl Run {
-    fn mlp(model: &str, replicas: u32, shards: u32, epochs: u32) -> Run {
+impl ReplicaRun {
+    fn mlp(model: &str, replicas: u32, shards: u32, epochs: u32) -> ReplicaRun {
         let arguments =
             ["--replicas", &replicas.to_string(), "--shards", &shards.to_string()].map(str::to_owned).to_vec();
         let parameters = ["--unit", "24", "--batch", "100", "--epochs", &epochs.to_string(), "--model", model];
         let parameters = parameters.map(str::to_owned).to_vec();
-        Run { component: plugin("mlp"), data: "digits", model: model.to_owned(), arguments, parameters }
+        ReplicaRun { component: plugin("mlp"), data: "digits", model: model.to_owned(), arguments, parameters }
     }
 
     /// A network with dropout, in mixed precision, with gradients of two batches added up and clipped, and a mean of its
     /// weights.
-    fn char_lm(model: &str, replicas: u32) -> Run {
+    fn char_lm(model: &str, replicas: u32) -> ReplicaRun {
         let network = ["context=16", "layers=1", "heads=2", "width=16", "dropout=0.2", "half=true"];
         let training = ["epochs=1", "batch=8", "accumulate=2", "average=0.9", "warmup=5"];
         let parameters = network.into_iter().chain(training).map(str::to_owned);
-        Run {
+        ReplicaRun {
             component: plugin("char-lm"),
             data: "text",
             parameters: parameters.chain([format!("model={model}")]).collect(),
-            ..Run::mlp(model, replicas, 2, 1)
+            ..ReplicaRun::mlp(model, replicas, 2, 1)
         }
     }
 
-    fn submit(&self, server: &Server) -> String {
+    fn submit(&self, server: &ServerProcess) -> String {
         let component = self.component.to_str().unwrap();
         let run = ["run", component, "--data", self.data, "--device", "cpu", "--seed", "5"];
         let every = ["--retry", "100", "--checkpoint-every", "10steps"];
@@ -83,59 +83,59 @@ impl Run {
     }
 
     /// Runs it to its end.
-    fn trace(&self, server: &Server) -> Trace {
+    fn run_and_trace(&self, server: &ServerProcess) -> ReplicaTrace {
         let job = self.submit(server);
         let ended = server.wait_for_job(&job);
         assert_eq!(ended["state"], "SUCCEEDED", "{ended}\n{}", server.saggar_ok(&["logs", &job]));
-        trace(server, &job, &self.model)
+        collect_trace(server, &job, &self.model)
     }
 }
 
-fn server(home: &std::path::Path) -> Server {
-    let server = Server::start(home);
+fn server(home: &std::path::Path) -> ServerProcess {
+    let server = ServerProcess::start(home);
     server.push_digits();
     server
 }
 
 #[test]
-fn az_23_two_processes_are_bit_identical_to_two_shards() {
+fn two_processes_are_bit_identical_to_two_micro_batches() {
     let home = tempfile::tempdir().unwrap();
     let server = server(home.path());
-    let alone = Run::mlp("one-two", 1, 2, 3).trace(&server);
+    let alone = ReplicaRun::mlp("one-two", 1, 2, 3).run_and_trace(&server);
     assert_eq!(alone.checkpoints.keys().copied().collect::<Vec<_>>(), [10, 24, 38], "{alone:?}");
     assert!(alone.metrics.keys().any(|(name, _)| name == "validation/accuracy"), "{alone:?}");
-    assert_eq!(Run::mlp("two-two", 2, 2, 3).trace(&server), alone);
-    let four = Run::mlp("one-four", 1, 4, 3).trace(&server);
+    assert_eq!(ReplicaRun::mlp("two-two", 2, 2, 3).run_and_trace(&server), alone);
+    let four = ReplicaRun::mlp("one-four", 1, 4, 3).run_and_trace(&server);
     assert_ne!(four.checkpoints, alone.checkpoints, "other sums have other bits");
-    assert_eq!(Run::mlp("two-four", 2, 4, 3).trace(&server), four);
-    assert_eq!(Run::mlp("four-four", 4, 4, 3).trace(&server), four);
+    assert_eq!(ReplicaRun::mlp("two-four", 2, 4, 3).run_and_trace(&server), four);
+    assert_eq!(ReplicaRun::mlp("four-four", 4, 4, 3).run_and_trace(&server), four);
 
     let log = server.saggar_ok(&["logs", "mlp-2"]);
     assert!(log.contains("processes: 2, device: cpu, communicator: sockets"), "{log}");
     assert!(log.contains("units: 24, batch: 100, epochs: 3"), "{log}");
-    let metrics = server.request("GET", "/metrics", Payload::Nothing).text;
+    let metrics = server.request("GET", "/metrics", HttpPayload::Nothing).text;
     // Two with two replicas and one with four, of three epochs of 14 steps.
     assert!(metrics.contains("saggar_allreduce_seconds_count 126"), "{metrics}");
-    assert!(workers(server.pid()).is_empty(), "no worker is left");
+    assert!(worker_processes(server.pid()).is_empty(), "no worker is left");
 }
 
 #[test]
-fn az_23_a_killed_rank_resumes_bit_identically() {
+fn a_killed_rank_resumes_bit_identically() {
     const KILLS: usize = 4;
     const EPOCHS: u32 = 600;
     let home = tempfile::tempdir().unwrap();
     let server = server(home.path());
-    let calm = Run::mlp("calm", 2, 2, EPOCHS).trace(&server);
+    let calm = ReplicaRun::mlp("calm", 2, 2, EPOCHS).run_and_trace(&server);
 
-    let shaken = Run::mlp("shaken", 2, 2, EPOCHS);
+    let shaken = ReplicaRun::mlp("shaken", 2, 2, EPOCHS);
     let job = shaken.submit(&server);
     let mut kills = 0;
     while kills < KILLS {
         let found = server.wait_for("both worker processes, some steps on", |server| {
             let state = server.get(&format!("/api/v1/jobs/{job}"));
             assert!(state["state"] != "SUCCEEDED" && state["state"] != "FAILED", "over after {kills} kills: {state}");
-            let [leader] = workers(server.pid())[..] else { return None };
-            let [other] = workers(leader)[..] else { return None };
+            let [leader] = worker_processes(server.pid())[..] else { return None };
+            let [other] = worker_processes(leader)[..] else { return None };
             // Of an attempt that has gone on from where the one before was killed.
             let on = (state["attempt"].as_u64(), state["step"].as_u64().unwrap_or(0) as usize);
             (on.0 == Some(kills as u64 + 1) && on.1 > kills * 60).then_some([leader, other])
@@ -149,8 +149,8 @@ fn az_23_a_killed_rank_resumes_bit_identically() {
     let ended = server.wait_for_job(&job);
     assert_eq!(ended["state"], "SUCCEEDED", "{ended}");
     assert_eq!(ended["attempt"].as_u64(), Some(KILLS as u64 + 1), "{ended}");
-    assert_eq!(trace(&server, &job, &shaken.model), calm);
-    assert!(workers(server.pid()).is_empty(), "no worker is left");
+    assert_eq!(collect_trace(&server, &job, &shaken.model), calm);
+    assert!(worker_processes(server.pid()).is_empty(), "no worker is left");
     let reasons = server.get(&format!("/api/v1/jobs/{job}"));
     let reasons: Vec<&Value> =
         reasons["attempts"].as_array().unwrap().iter().map(|attempt| &attempt["reason"]).collect();
@@ -158,12 +158,12 @@ fn az_23_a_killed_rank_resumes_bit_identically() {
 }
 
 #[test]
-fn az_23_preempted_ranks_resume_bit_identically() {
+fn preempted_ranks_resume_bit_identically() {
     const EPOCHS: u32 = 200;
     let home = tempfile::tempdir().unwrap();
     let server = server(home.path());
-    let calm = Run::mlp("calm", 1, 2, EPOCHS).trace(&server);
-    let shaken = Run::mlp("shaken", 2, 2, EPOCHS);
+    let calm = ReplicaRun::mlp("calm", 1, 2, EPOCHS).run_and_trace(&server);
+    let shaken = ReplicaRun::mlp("shaken", 2, 2, EPOCHS);
     let job = shaken.submit(&server);
     for preemptions in 0..3 {
         server.wait_for("some steps", |server| {
@@ -172,11 +172,11 @@ fn az_23_preempted_ranks_resume_bit_identically() {
             (on && job["step"].as_u64() > Some(100 * (preemptions + 1))).then_some(())
         });
         let path = format!("/api/v1/jobs/{job}/preempt");
-        assert_eq!(server.request("POST", &path, Payload::Nothing).status, 200);
+        assert_eq!(server.request("POST", &path, HttpPayload::Nothing).status, 200);
     }
     let ended = server.wait_for_job(&job);
     assert_eq!((&ended["state"], &ended["attempt"]), (&json!("SUCCEEDED"), &json!(4)), "{ended}");
-    let found = trace(&server, &job, &shaken.model);
+    let found = collect_trace(&server, &job, &shaken.model);
     assert_eq!((found.metrics, found.weights), (calm.metrics, calm.weights));
     // Who makes room saves where it is, so checkpoints are of other steps; where they are of the same, they are the same.
     let alike = found.checkpoints.iter().filter(|(step, _)| calm.checkpoints.contains_key(step));
@@ -185,23 +185,23 @@ fn az_23_preempted_ranks_resume_bit_identically() {
 }
 
 #[test]
-fn az_23_random_numbers_belong_to_shards_and_not_to_processes() {
+fn random_numbers_depend_on_micro_batches_and_not_on_processes() {
     let home = tempfile::tempdir().unwrap();
-    let server = Server::start(home.path());
+    let server = ServerProcess::start(home.path());
     let text = tempfile::tempdir().unwrap();
     let words: String = (0..600).map(|number: u32| format!("{} ", number * number)).collect();
     std::fs::write(text.path().join("text.txt"), words).unwrap();
     server.saggar_ok(&["data", "push", text.path().to_str().unwrap(), "--name", "text"]);
-    let alone = Run::char_lm("alone", 1).trace(&server);
+    let alone = ReplicaRun::char_lm("alone", 1).run_and_trace(&server);
     assert!(alone.checkpoints.len() > 1, "{alone:?}");
-    assert_eq!(Run::char_lm("together", 2).trace(&server), alone);
+    assert_eq!(ReplicaRun::char_lm("together", 2).run_and_trace(&server), alone);
 }
 
 #[test]
-fn az_23_a_batch_without_equal_shards_is_refused_by_number() {
+fn an_indivisible_batch_is_refused_with_the_numbers() {
     let home = tempfile::tempdir().unwrap();
     let server = server(home.path());
-    let job = Run::mlp("odd", 1, 3, 1).submit(&server);
+    let job = ReplicaRun::mlp("odd", 1, 3, 1).submit(&server);
     let ended = server.wait_for_job(&job);
     assert_eq!(ended["state"], "FAILED", "{ended}");
     let message = ended["message"].as_str().unwrap();

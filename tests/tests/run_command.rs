@@ -6,11 +6,11 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use saggar_tests::{Server, Steady, binary, guest};
+use saggar_tests::{ServerProcess, SteadyJob, binary, guest};
 use serde_json::{Value, json};
 
 /// A project in `place` whose queue and task these are, and a server that runs its jobs.
-fn project(place: &Path) -> Server {
+fn project(place: &Path) -> ServerProcess {
     let file = place.join("saggar.toml");
     let text = format!(
         "manifest = 1\n[project]\nname = \"steady\"\n[pool.one]\ndevice = \"cpu\"\nslots = 1\n\
@@ -19,11 +19,11 @@ fn project(place: &Path) -> Server {
         guest("steady")
     );
     std::fs::write(&file, text).unwrap();
-    Server::start_with(place, &["--config", file.to_str().unwrap()])
+    ServerProcess::start_with(place, &["--config", file.to_str().unwrap()])
 }
 
 /// What a command in the project prints on its two streams.
-fn in_project(server: &Server, place: &Path, arguments: &[&str]) -> (String, String) {
+fn in_project(server: &ServerProcess, place: &Path, arguments: &[&str]) -> (String, String) {
     let output = server.command(arguments).current_dir(place).output().unwrap();
     let [out, errors] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
     assert!(output.status.success(), "{arguments:?}: {errors}");
@@ -35,8 +35,8 @@ fn json_of(text: &str) -> Value {
 }
 
 #[test]
-fn fh_02_a_submission_returns_within_a_second() {
-    let (_home, server) = Server::fresh();
+fn a_submission_returns_within_a_second() {
+    let (_home, server) = ServerProcess::start_in_temp_dir();
     let steady = guest("steady");
     let run = ["run", steady.to_str().unwrap(), "--device", "cpu", "--", "steps=3"];
     let submit = |_| {
@@ -55,7 +55,7 @@ fn fh_02_a_submission_returns_within_a_second() {
 }
 
 #[test]
-fn ab_07_a_task_a_queue_and_parameters_are_said_and_waited_for() {
+fn a_run_with_task_queue_and_parameters_is_awaited() {
     let place = tempfile::tempdir().unwrap();
     let server = project(place.path());
     let run = ["run", "--task", "train", "--queue", "night", "-m", "by night", "--wait", "--", "steps=5"];
@@ -68,7 +68,7 @@ fn ab_07_a_task_a_queue_and_parameters_are_said_and_waited_for() {
 }
 
 #[test]
-fn ab_12_the_document_of_a_submission_says_what_its_sentence_says() {
+fn the_json_of_a_submission_matches_its_text_output() {
     let place = tempfile::tempdir().unwrap();
     let server = project(place.path());
     let (out, _) = in_project(&server, place.path(), &["--json", "run", "--task", "train", "--queue", "night"]);
@@ -90,8 +90,8 @@ fn ab_12_the_document_of_a_submission_says_what_its_sentence_says() {
 }
 
 #[test]
-fn ab_08_a_run_is_followed_to_its_end() {
-    let (_home, server) = Server::fresh();
+fn a_followed_run_prints_its_log_to_the_end() {
+    let (_home, server) = ServerProcess::start_in_temp_dir();
     let steady = guest("steady");
     let run = ["run", steady.to_str().unwrap(), "--device", "cpu", "-f", "--", "steps=5"];
     let followed = server.saggar(&run);
@@ -110,7 +110,7 @@ fn ab_08_a_run_is_followed_to_its_end() {
 }
 
 #[test]
-fn sg_29_where_a_gpu_is_required_and_there_is_none_the_job_is_refused() {
+fn a_job_that_requires_a_gpu_is_refused_without_one() {
     let place = tempfile::tempdir().unwrap();
     let steady = guest("steady");
     let file = place.path().join("saggar.toml");
@@ -123,7 +123,7 @@ fn sg_29_where_a_gpu_is_required_and_there_is_none_the_job_is_refused() {
     let mut serve = Command::new(binary());
     serve.args(["serve", "--addr", "127.0.0.1:0", "--home"]).arg(place.path());
     serve.env("VK_DRIVER_FILES", "/nonexistent").env("VK_ICD_FILENAMES", "/nonexistent");
-    let server = Server::of(serve, place.path());
+    let server = ServerProcess::from_command(serve, place.path());
     let run = |arguments: &[&str]| server.command(arguments).current_dir(place.path()).output().unwrap();
     for required in [&["run", "--task", "must"][..], &["run", "--task", "may", "--gpu"], &["run", "--gpu=required"]] {
         let required = if required.contains(&"--task") {
@@ -148,9 +148,9 @@ fn sg_29_where_a_gpu_is_required_and_there_is_none_the_job_is_refused() {
 }
 
 #[test]
-fn az_20_a_file_is_followed_while_the_job_writes_it() {
-    let (home, server) = Server::fresh();
-    let job = Steady::steps(1_000_000).parameter("diary", "notes/diary.txt").submit(&server);
+fn an_output_file_is_followed_while_the_job_writes_it() {
+    let (home, server) = ServerProcess::start_in_temp_dir();
+    let job = SteadyJob::with_steps(1_000_000).with_parameter("diary", "notes/diary.txt").submit(&server);
     let mut tail = server.command(&["output", "tail", "-f", &job, "notes/diary.txt"]);
     let mut tail = tail.stdout(Stdio::piped()).spawn().unwrap();
     let mut stream = tail.stdout.take().unwrap();
@@ -176,8 +176,8 @@ fn az_20_a_file_is_followed_while_the_job_writes_it() {
 }
 
 #[test]
-fn az_25_the_summary_names_the_best_and_the_newest_checkpoint() {
-    let (_home, server) = Server::fresh();
+fn the_run_summary_names_the_best_and_the_newest_checkpoint() {
+    let (_home, server) = ServerProcess::start_in_temp_dir();
     server.push_digits();
     let lenet = saggar_tests::lenet();
     let run =

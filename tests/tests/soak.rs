@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use saggar_tests::{Answer, Payload, Server, copy_version, lenet, root};
+use saggar_tests::{HttpPayload, HttpResponse, ServerProcess, copy_version, lenet, root};
 use serde_json::{Value, json};
 
 const SECONDS_DEFAULT: u64 = 120;
@@ -18,14 +18,14 @@ const EPOCHS: &str = "epochs=10";
 const RAW: &str = "application/octet-stream";
 
 /// What a client sends, and whether the answer is right.
-struct Ask {
+struct SoakRequest {
     method: &'static str,
     path: &'static str,
-    body: Body,
-    is_right: fn(&Answer) -> bool,
+    body: SoakBody,
+    is_right: fn(&HttpResponse) -> bool,
 }
 
-enum Body {
+enum SoakBody {
     Nothing,
     Json(Value),
     Bytes(&'static str, Vec<u8>),
@@ -33,7 +33,7 @@ enum Body {
 
 /// What goes wrong, and what goes well.
 #[derive(Default)]
-struct Tally {
+struct SoakTally {
     over: AtomicBool,
     answered: AtomicU64,
     /// The first few say enough.
@@ -41,11 +41,11 @@ struct Tally {
 }
 
 #[test]
-fn everything_at_once_fails_nothing() {
+fn mixed_load_fails_no_request() {
     let seconds = std::env::var("SOAK_SECONDS").map_or(SECONDS_DEFAULT, |seconds| seconds.parse().unwrap());
-    let (home, tally) = (tempfile::tempdir().unwrap(), Tally::default());
-    let server = Server::with_digits(home.path(), &[]);
-    let asks = asks(&server);
+    let (home, tally) = (tempfile::tempdir().unwrap(), SoakTally::default());
+    let server = ServerProcess::start_with_digits(home.path(), &[]);
+    let asks = soak_requests(&server);
     let began = Instant::now();
     let (swaps, trained) = std::thread::scope(|scope| {
         for ask in asks.iter().flat_map(|ask| std::iter::repeat_n(ask, CLIENTS)) {
@@ -75,51 +75,59 @@ fn everything_at_once_fails_nothing() {
     }
     let answered = tally.answered.into_inner();
     assert!(answered > seconds, "{answered} answers in {seconds} s");
-    refused_nothing(&server);
+    assert_no_failed_predictions(&server);
 }
 
 /// One client of each kind. Those of routes that this server does not have are left out.
-fn asks(server: &Server) -> Vec<Ask> {
+fn soak_requests(server: &ServerProcess) -> Vec<SoakRequest> {
     let png = std::fs::read(root().join("examples/digits/held-out/0.png")).unwrap();
     let form =
         ["--soak\r\ncontent-disposition: form-data; name=\"image\"; filename=\"0.png\"\r\n\r\n".as_bytes(), &png];
     let form = [&form.concat()[..], b"\r\n--soak--\r\n"].concat();
     let tensor = json!({ "name": "image", "datatype": "UINT8", "shape": [1, 8, 8], "data": vec![3; 64] });
-    let has_label = |answer: &Answer| answer.json()["label"].is_number();
-    let is_fine = |_: &Answer| true;
+    let has_label = |answer: &HttpResponse| answer.json()["label"].is_number();
+    let is_fine = |_: &HttpResponse| true;
     let predict = "/models/digits/predict";
-    let ask = |method, path, body, is_right| Ask { method, path, body, is_right };
+    let ask = |method, path, body, is_right| SoakRequest { method, path, body, is_right };
     let all = vec![
-        ask("POST", predict, Body::Json(json!({ "image": vec![vec![7; 8]; 8] })), has_label),
-        ask("POST", predict, Body::Json(json!({ "image": vec![vec![vec![7; 8]; 8]; 5] })), |answer: &Answer| {
-            answer.json()["label"].as_array().is_some_and(|labels| labels.len() == 5)
+        ask("POST", predict, SoakBody::Json(json!({ "image": vec![vec![7; 8]; 8] })), has_label),
+        ask(
+            "POST",
+            predict,
+            SoakBody::Json(json!({ "image": vec![vec![vec![7; 8]; 8]; 5] })),
+            |answer: &HttpResponse| answer.json()["label"].as_array().is_some_and(|labels| labels.len() == 5),
+        ),
+        ask("POST", predict, SoakBody::Bytes(RAW, vec![9; 64]), has_label),
+        ask("POST", predict, SoakBody::Bytes("image/png", png), has_label),
+        ask("POST", predict, SoakBody::Bytes("multipart/form-data; boundary=soak", form), has_label),
+        ask(
+            "POST",
+            "/v2/models/digits/infer",
+            SoakBody::Json(json!({ "inputs": [tensor] })),
+            |answer: &HttpResponse| answer.json()["outputs"].is_array(),
+        ),
+        ask("GET", "/metrics", SoakBody::Nothing, |answer: &HttpResponse| {
+            answer.text.contains("saggar_predict_requests_total")
         }),
-        ask("POST", predict, Body::Bytes(RAW, vec![9; 64]), has_label),
-        ask("POST", predict, Body::Bytes("image/png", png), has_label),
-        ask("POST", predict, Body::Bytes("multipart/form-data; boundary=soak", form), has_label),
-        ask("POST", "/v2/models/digits/infer", Body::Json(json!({ "inputs": [tensor] })), |answer: &Answer| {
-            answer.json()["outputs"].is_array()
-        }),
-        ask("GET", "/metrics", Body::Nothing, |answer: &Answer| answer.text.contains("saggar_predict_requests_total")),
-        ask("GET", "/api/v1/models", Body::Nothing, is_fine),
-        ask("GET", "/api/v1/jobs", Body::Nothing, is_fine),
-        ask("GET", "/healthz", Body::Nothing, is_fine),
+        ask("GET", "/api/v1/models", SoakBody::Nothing, is_fine),
+        ask("GET", "/api/v1/jobs", SoakBody::Nothing, is_fine),
+        ask("GET", "/healthz", SoakBody::Nothing, is_fine),
     ];
-    let is_there = |ask: &Ask| send(server, ask).status != 404;
+    let is_there = |ask: &SoakRequest| send(server, ask).status != 404;
     all.into_iter().filter(is_there).collect()
 }
 
-fn send(server: &Server, ask: &Ask) -> Answer {
+fn send(server: &ServerProcess, ask: &SoakRequest) -> HttpResponse {
     let payload = match &ask.body {
-        Body::Nothing => Payload::Nothing,
-        Body::Json(value) => Payload::Json(value),
-        Body::Bytes(kind, bytes) => Payload::Bytes(kind, bytes),
+        SoakBody::Nothing => HttpPayload::Nothing,
+        SoakBody::Json(value) => HttpPayload::Json(value),
+        SoakBody::Bytes(kind, bytes) => HttpPayload::Bytes(kind, bytes),
     };
     server.request(ask.method, ask.path, payload)
 }
 
 /// Asks once. Everything that is sent here is what the server takes, so every refusal is its own fault.
-fn ask_once(server: &Server, ask: &Ask, tally: &Tally) {
+fn ask_once(server: &ServerProcess, ask: &SoakRequest, tally: &SoakTally) {
     let answer = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| send(server, ask)));
     let wrong = match &answer {
         Ok(answer) if (200..300).contains(&answer.status) && (ask.is_right)(answer) => None,
@@ -137,20 +145,20 @@ fn ask_once(server: &Server, ask: &Ask, tally: &Tally) {
     }
 }
 
-fn ask_until_over(server: &Server, ask: &Ask, tally: &Tally) {
+fn ask_until_over(server: &ServerProcess, ask: &SoakRequest, tally: &SoakTally) {
     while !tally.over.load(Ordering::Acquire) {
         ask_once(server, ask, tally);
     }
 }
 
-fn ask_until_due(server: &Server, ask: &Ask, tally: &Tally, began: Instant, due: Duration) {
+fn ask_until_due(server: &ServerProcess, ask: &SoakRequest, tally: &SoakTally, began: Instant, due: Duration) {
     while began.elapsed() < due {
         ask_once(server, ask, tally);
     }
 }
 
 /// Trains, again and again; what became of each.
-fn train_until_over(server: &Server, tally: &Tally) -> Vec<(String, String)> {
+fn train_until_over(server: &ServerProcess, tally: &SoakTally) -> Vec<(String, String)> {
     let plugin = lenet();
     let plugin = plugin.to_str().unwrap();
     let mut trained = Vec::new();
@@ -168,8 +176,8 @@ fn train_until_over(server: &Server, tally: &Tally) -> Vec<(String, String)> {
 }
 
 /// The server's own count agrees: no prediction ended otherwise than well.
-fn refused_nothing(server: &Server) {
-    let page = server.request("GET", "/metrics", Payload::Nothing).text;
+fn assert_no_failed_predictions(server: &ServerProcess) {
+    let page = server.request("GET", "/metrics", HttpPayload::Nothing).text;
     let counts = page.lines().filter(|line| line.starts_with("saggar_predict_requests_total{model=\"digits\""));
     assert!(counts.clone().count() > 0);
     counts.for_each(|line| assert!(line.contains("outcome=\"success\"") || line.ends_with(" 0"), "{line}"));

@@ -4,7 +4,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use saggar_tests::{Payload, Server, copy_version, memory_kib};
+use saggar_tests::{HttpPayload, ServerProcess, copy_version, memory_kib};
 use serde_json::{Value, json};
 
 const CLIENTS: usize = 16;
@@ -19,9 +19,9 @@ const GROWTH_KIB_MAX: u64 = 16 << 10;
 const DEVICE_GROWTH_BYTES_MAX: u64 = 1 << 20;
 
 #[test]
-fn thirty_swaps_under_sixteen_clients_lose_no_request() {
+fn thirty_version_swaps_under_load_fail_no_request() {
     let home = tempfile::tempdir().unwrap();
-    let server = Server::with_digits(home.path(), &[]);
+    let server = ServerProcess::start_with_digits(home.path(), &[]);
     let models = home.path().join("models/digits");
     let (stop, answered) = (AtomicBool::new(false), AtomicU64::new(0));
     let body = json!({ "image": vec![[0; 8]; 8] });
@@ -31,7 +31,7 @@ fn thirty_swaps_under_sixteen_clients_lose_no_request() {
                 scope.spawn(|| {
                     let mut newest = 0;
                     while !stop.load(Ordering::Acquire) {
-                        let answer = server.request("POST", "/models/digits/predict", Payload::Json(&body));
+                        let answer = server.request("POST", "/models/digits/predict", HttpPayload::Json(&body));
                         assert_eq!(answer.status, 200, "{}", answer.text);
                         let version: u64 = answer.header("x-saggar-model").rsplit('@').next().unwrap().parse().unwrap();
                         assert!(version >= newest, "version {version} answered after {newest}");
@@ -49,32 +49,32 @@ fn thirty_swaps_under_sixteen_clients_lose_no_request() {
         clients.into_iter().for_each(|client| client.join().unwrap());
     });
     assert!(answered.load(Ordering::Acquire) > SWAPS * CLIENTS as u64, "{answered:?} answers");
-    let metrics = server.request("GET", "/metrics", Payload::Nothing).text;
+    let metrics = server.request("GET", "/metrics", HttpPayload::Nothing).text;
     let failed = metrics.lines().filter(|line| line.starts_with("saggar_predict_requests_total{"));
     assert!(failed.clone().count() > 0);
     failed.for_each(|line| assert!(line.contains("outcome=\"success\"") || line.ends_with(" 0"), "{line}"));
 }
 
 /// Bytes of devices in use, by all owners.
-fn device_bytes(server: &Server) -> u64 {
-    let page = server.request("GET", "/metrics", Payload::Nothing).text;
+fn device_bytes(server: &ServerProcess) -> u64 {
+    let page = server.request("GET", "/metrics", HttpPayload::Nothing).text;
     let values = page.lines().filter(|line| line.starts_with("saggar_gpu_memory_bytes{"));
     values.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap() as u64).sum()
 }
 
 #[test]
-fn fault_33_reloads_under_load_lose_no_request_and_keep_no_memory() {
+fn reloads_under_load_fail_no_request_and_leak_no_memory() {
     let reloads: u64 = std::env::var("SWAPS").map_or(RELOADS_DEFAULT, |reloads| reloads.parse().unwrap());
     let settled_after = reloads / SETTLED_PART;
     assert!(settled_after > 0, "too few to tell what grows");
     let home = tempfile::tempdir().unwrap();
-    let server = Server::with_digits(home.path(), &[]);
+    let server = ServerProcess::start_with_digits(home.path(), &[]);
     copy_version(&home.path().join("models/digits"), 1, 2);
     server.wait_for_version("digits", 2);
     let (stop, answered) = (AtomicBool::new(false), AtomicU64::new(0));
     let body = json!({ "image": vec![[0; 8]; 8] });
     let ask = || {
-        let answer = server.request("POST", "/models/digits/predict", Payload::Json(&body));
+        let answer = server.request("POST", "/models/digits/predict", HttpPayload::Json(&body));
         assert_eq!(answer.status, 200, "{}", answer.text);
         answered.fetch_add(1, Ordering::AcqRel);
         answer.header("x-saggar-model").to_owned()
@@ -116,11 +116,11 @@ fn fault_33_reloads_under_load_lose_no_request_and_keep_no_memory() {
 }
 
 #[test]
-fn a_bad_version_leaves_the_old_one_serving_and_says_why() {
+fn a_bad_version_is_rejected_with_a_reason_and_the_old_one_serves() {
     let home = tempfile::tempdir().unwrap();
-    let server = Server::with_digits(home.path(), &[]);
+    let server = ServerProcess::start_with_digits(home.path(), &[]);
     let models = home.path().join("models/digits");
-    let states = |server: &Server, version: u64| {
+    let states = |server: &ServerProcess, version: u64| {
         server.wait_for("the state", |server| {
             let model = server.get("/api/v1/models/digits");
             let versions = model["versions"].as_array().unwrap().clone();
@@ -169,9 +169,9 @@ fn a_bad_version_leaves_the_old_one_serving_and_says_why() {
 }
 
 #[test]
-fn the_command_line_moves_versions() {
+fn the_command_line_promotes_and_rolls_back_versions() {
     let home = tempfile::tempdir().unwrap();
-    let server = Server::with_digits(home.path(), &[]);
+    let server = ServerProcess::start_with_digits(home.path(), &[]);
     copy_version(&home.path().join("models/digits"), 1, 2);
     server.wait_for_version("digits", 2);
     let models = |arguments: &[&str]| -> Value {
@@ -192,12 +192,12 @@ fn the_command_line_moves_versions() {
     assert_ne!(of(&models(&["unload", "digits", "1"]), 1, "state"), "READY");
     // A client that names a version which is stored has it loaded.
     let body = json!({ "image": vec![[0; 8]; 8] });
-    let pinned = server.request("POST", "/models/digits@1/predict", Payload::Json(&body));
+    let pinned = server.request("POST", "/models/digits@1/predict", HttpPayload::Json(&body));
     assert_eq!((pinned.status, pinned.header("x-saggar-model")), (200, "digits@1"), "{}", pinned.text);
     assert_ne!(of(&models(&["unload", "digits", "1"]), 1, "state"), "READY");
     assert_eq!(of(&models(&["load", "digits", "1"]), 1, "state"), "READY");
     models(&["unload", "digits"]);
-    let ask = || server.request("POST", "/models/digits/predict", Payload::Json(&body)).status;
+    let ask = || server.request("POST", "/models/digits/predict", HttpPayload::Json(&body)).status;
     assert_eq!(ask(), 503);
     models(&["load", "digits"]);
     models(&["warm", "digits"]);

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use saggar_tests::{Payload, Server, binary, root};
+use saggar_tests::{HttpPayload, ServerProcess, binary, root};
 
 /// Every template, and the parameters of a short run on digits.
 const TEMPLATES: [(&str, &[&str]); 5] = [
@@ -20,7 +20,7 @@ fn init(place: &Path, arguments: &[&str]) -> std::process::Output {
 }
 
 /// An empty folder whose plugins build beside the reference plugins, with whose dependencies they have most in common.
-fn place() -> PathBuf {
+fn template_directory() -> PathBuf {
     let target = root().join("plugins/target");
     let place = target.join("templates");
     if place.exists() {
@@ -34,8 +34,8 @@ fn place() -> PathBuf {
 #[test]
 fn every_template_builds_and_runs() {
     let home = tempfile::tempdir().unwrap();
-    let place = place();
-    let server = Server::start(home.path());
+    let place = template_directory();
+    let server = ServerProcess::start(home.path());
     server.push_digits();
     for (template, parameters) in TEMPLATES {
         let name = format!("my-{template}");
@@ -52,26 +52,26 @@ fn every_template_builds_and_runs() {
         }
     }
     check_results(&server);
-    fh_08_an_address_is_printed_that_answers(&server, &place.join("my-classifier"));
+    check_printed_address_serves(&server, &place.join("my-classifier"));
 }
 
-fn fh_08_an_address_is_printed_that_answers(server: &Server, plugin: &Path) {
+fn check_printed_address_serves(server: &ServerProcess, plugin: &Path) {
     let run = ["run", plugin.to_str().unwrap(), "--mode", "serve", "--data", "digits", "--", "epochs=1"];
     let printed = server.saggar_ok(&run);
     let url = printed.trim();
     assert_eq!(url, format!("{}/models/my-classifier/predict", server.url()));
-    let told = server.request("GET", "/models/my-classifier/predict", Payload::Nothing);
+    let told = server.request("GET", "/models/my-classifier/predict", HttpPayload::Nothing);
     assert_eq!((told.status, told.json()["version"].as_u64()), (200, Some(2)), "{}", told.text);
-    let answer = server.request("POST", "/models/my-classifier/predict", Payload::Json(&told.json()["example"]));
+    let answer = server.request("POST", "/models/my-classifier/predict", HttpPayload::Json(&told.json()["example"]));
     assert_eq!(answer.status, 200, "{}", answer.text);
-    assert_eq!(server.request("GET", "/predict", Payload::Nothing).json()["model"], "my-classifier");
+    assert_eq!(server.request("GET", "/predict", HttpPayload::Nothing).json()["model"], "my-classifier");
     let refused = server.saggar(&["run", plugin.to_str().unwrap(), "--mode", "notebook"]);
     assert_eq!(refused.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&refused.stderr).contains("[possible values: job, serve]"));
 }
 
 /// What each of them leaves behind.
-fn check_results(server: &Server) {
+fn check_results(server: &ServerProcess) {
     let files = |job: &str| server.saggar_ok(&["output", "ls", job, "-q"]).trim().to_owned();
     assert_eq!(files("my-trainer-1"), "weights.csv");
     assert_eq!(files("my-input-opt-1"), "target-003.png");
@@ -88,7 +88,7 @@ fn check_results(server: &Server) {
 }
 
 #[test]
-fn a_template_that_is_not_there_lists_those_that_are() {
+fn an_unknown_template_lists_the_valid_ones() {
     let place = tempfile::tempdir().unwrap();
     let refused = init(place.path(), &["mine", "--template", "pipeline"]);
     assert_eq!(refused.status.code(), Some(2));

@@ -1,24 +1,25 @@
 //! TensorFlow Serving's REST interface over real plugins and the real binary, as its own model server's test asks it.
 #![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
 
-use saggar_tests::{Answer, Payload, Server, copy_version, guest};
+use saggar_tests::{HttpPayload, HttpResponse, ServerProcess, copy_version, guest};
 use serde_json::{Value, json};
 
-fn post(server: &Server, path: &str, body: &Value) -> Answer {
-    server.request("POST", &format!("/v1/models/{path}"), Payload::Json(body))
+fn post(server: &ServerProcess, path: &str, body: &Value) -> HttpResponse {
+    server.request("POST", &format!("/v1/models/{path}"), HttpPayload::Json(body))
 }
 
-fn picture(value: u8) -> Value {
+fn image_of(value: u8) -> Value {
     json!(vec![vec![value; 8]; 8])
 }
 
 /// One model that classifies pictures, asked in every form; all forms agree with the plain one.
 #[test]
-fn predict_classify_status_and_metadata() {
+fn tensorflow_serving_predict_classify_status_and_metadata_agree() {
     let home = tempfile::tempdir().unwrap();
-    let server = Server::with_digits(home.path(), &[]);
-    let pictures = [picture(0), picture(9)];
-    let plain = server.request("POST", "/models/digits/predict", Payload::Json(&json!({ "image": pictures }))).json();
+    let server = ServerProcess::start_with_digits(home.path(), &[]);
+    let pictures = [image_of(0), image_of(9)];
+    let plain =
+        server.request("POST", "/models/digits/predict", HttpPayload::Json(&json!({ "image": pictures }))).json();
     let rows = post(&server, "digits:predict", &json!({ "instances": pictures }));
     assert_eq!((rows.status, rows.header("content-type")), (200, "application/json"));
     assert_eq!(rows.header("x-saggar-model"), "digits@1");
@@ -56,9 +57,9 @@ fn predict_classify_status_and_metadata() {
 }
 
 #[test]
-fn texts_and_bad_requests() {
+fn tensorflow_serving_handles_strings_and_bad_requests() {
     let home = tempfile::tempdir().unwrap();
-    let server = Server::start(home.path());
+    let server = ServerProcess::start(home.path());
     server.saggar_ok(&["run", guest("teller").to_str().unwrap(), "--wait"]);
     server.wait_for_version("teller", 1);
     let said = post(&server, "teller:predict", &json!({ "instances": ["né", { "b64": "b2s=" }] })).json();
@@ -85,7 +86,7 @@ fn texts_and_bad_requests() {
         ("teller/versions/7:predict", "{}", 404, "Servable not found for request: Specific(teller, 7)"),
         ("teller/labels/canary:predict", "{}", 400, "Unrecognized servable version label: canary"),
     ] {
-        let payload = Payload::Bytes("application/json", body.as_bytes());
+        let payload = HttpPayload::Bytes("application/json", body.as_bytes());
         let answer = server.request("POST", &format!("/v1/models/{path}"), payload);
         assert_eq!((answer.status, answer.json()["error"].as_str().unwrap()), (status, error));
     }

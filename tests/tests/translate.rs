@@ -4,7 +4,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use saggar_tests::{Payload, Server, kill_9, memory_kib, plugin, workers};
+use saggar_tests::{HttpPayload, ServerProcess, kill_9, memory_kib, plugin, worker_processes};
 use serde_json::{Value, json};
 
 const ENGLISH: [&str; 10] = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"];
@@ -55,32 +55,32 @@ fn write_pairs(folder: &Path) {
     std::fs::write(folder.join("dataset.json"), description.to_string()).unwrap();
 }
 
-fn start(home: &Path) -> Server {
-    let server = Server::start(home);
+fn start(home: &Path) -> ServerProcess {
+    let server = ServerProcess::start(home);
     let folder = home.join("numbers");
     write_pairs(&folder);
     server.saggar_ok(&["data", "push", folder.to_str().unwrap(), "--name", "numbers"]);
     server
 }
 
-fn submit(server: &Server, parameters: &[&str]) -> String {
+fn submit(server: &ServerProcess, parameters: &[&str]) -> String {
     let every = ["--device", "cpu", "--retry", "100", "--checkpoint-every", "40steps", "--"];
     run(server, &[&every[..], &SMALL, parameters].concat())
 }
 
-fn run(server: &Server, arguments: &[&str]) -> String {
+fn run(server: &ServerProcess, arguments: &[&str]) -> String {
     let component = plugin("transformer");
     let run = ["run", component.to_str().unwrap(), "--data", "numbers/1:/data"];
     server.saggar_ok(&[&run[..], arguments].concat()).trim().to_owned()
 }
 
-fn finish(server: &Server, job: &str) -> Value {
+fn wait_for_success(server: &ServerProcess, job: &str) -> Value {
     let ended = server.wait_for_job(job);
     assert_eq!(ended["state"], "SUCCEEDED", "{}", server.saggar_ok(&["logs", job]));
     ended
 }
 
-fn translate(server: &Server, text: &str) -> String {
+fn translate(server: &ServerProcess, text: &str) -> String {
     let source = format!("source={text}");
     let answer = server.saggar_ok(&["predict", "translator", "-i", &source, "--json"]);
     let answer: Value = serde_json::from_str(&answer).unwrap();
@@ -88,11 +88,11 @@ fn translate(server: &Server, text: &str) -> String {
 }
 
 #[test]
-fn text_is_learnt_and_translated() {
+fn a_trained_transformer_translates_text() {
     let home = tempfile::tempdir().unwrap();
     let server = start(home.path());
     let job = submit(&server, &["epochs=20", "dropout=0"]);
-    let ended = finish(&server, &job);
+    let ended = wait_for_success(&server, &job);
     let log = server.saggar_ok(&["logs", &job]);
     assert!(log.contains("train: 2000 pairs"), "{log}");
     assert_eq!(ended["spec"]["parameters"]["hparams"], "lr=0.05,beam=2");
@@ -106,7 +106,7 @@ fn text_is_learnt_and_translated() {
     assert!(right >= 18, "{right} of 20 are right\n{log}");
     assert_eq!(translate(&server, "  "), "");
     let body = |beam: u64| json!({ "source": unseen[0].0, "beam": beam, "alpha": 0 });
-    let answer = |beam| server.request("POST", "/models/translator/predict", Payload::Json(&body(beam)));
+    let answer = |beam| server.request("POST", "/models/translator/predict", HttpPayload::Json(&body(beam)));
     assert_eq!(answer(1).status, 200);
     let refused = answer(3);
     assert!(refused.status == 422 && refused.text.contains("`beam` must be from 1 to 2"), "{}", refused.text);
@@ -117,47 +117,47 @@ fn text_is_learnt_and_translated() {
 }
 
 #[test]
-fn a_killed_training_on_groups_of_lengths_ends_as_one_left_alone() {
+fn a_killed_training_with_length_buckets_ends_as_an_undisturbed_one() {
     let home = tempfile::tempdir().unwrap();
     let server = start(home.path());
-    finish(&server, &submit(&server, &["epochs=6", "dropout=0.1", "model=calm"]));
+    wait_for_success(&server, &submit(&server, &["epochs=6", "dropout=0.1", "model=calm"]));
     let job = submit(&server, &["epochs=6", "dropout=0.1", "model=shaken"]);
     for kills in 1..=2 {
         server.wait_for("another checkpoint", |server| {
             let log = server.saggar_ok(&["logs", &job]);
             (log.matches("saved (").count() > kills).then_some(())
         });
-        for worker in workers(server.pid()) {
+        for worker in worker_processes(server.pid()) {
             kill_9(worker);
         }
     }
-    let ended = finish(&server, &job);
+    let ended = wait_for_success(&server, &job);
     assert!(ended["attempt"].as_u64() > Some(1), "nothing was killed: {ended}");
-    assert_eq!(server.weights("calm"), server.weights("shaken"));
+    assert_eq!(server.weights_digest("calm"), server.weights_digest("shaken"));
 }
 
 /// Bytes on the device and resident KiB of the process of the only job, when it has done at least `step` steps.
-fn memory_at(server: &Server, job: &str, step: u64) -> (f64, u64) {
+fn memory_at_step(server: &ServerProcess, job: &str, step: u64) -> (f64, u64) {
     server.wait_for("the steps", |server| {
         let now = server.get(&format!("/api/v1/jobs/{job}"));
         assert!(now["state"] == "RUNNING" || now["state"] == "QUEUED" || now["state"] == "STARTING", "{now}");
         (now["step"].as_u64() >= Some(step)).then_some(())
     });
-    let page = server.request("GET", "/metrics", Payload::Nothing).text;
+    let page = server.request("GET", "/metrics", HttpPayload::Nothing).text;
     let bytes = page.lines().find(|line| line.starts_with("saggar_job_gpu_memory_bytes{")).unwrap();
-    let worker = workers(server.pid())[0];
+    let worker = worker_processes(server.pid())[0];
     (bytes.rsplit(' ').next().unwrap().parse().unwrap(), memory_kib(worker, "VmRSS"))
 }
 
 #[test]
-fn fh_37_ten_thousand_steps_leave_memory_flat() {
+fn ten_thousand_steps_keep_memory_flat() {
     let home = tempfile::tempdir().unwrap();
     let server = start(home.path());
     let tiny = ["layers=1", "width=16", "heads=2", "inner=32", "vocabulary=300", "length=24", "batch-size=64"];
     let every = ["--device", "cpu", "--checkpoint-every", "500steps", "--"];
     let job = run(&server, &[&every[..], &tiny, &["epochs=1000"]].concat());
-    let (bytes, resident) = memory_at(&server, &job, 2_000);
-    let (bytes_after, resident_after) = memory_at(&server, &job, 10_000);
+    let (bytes, resident) = memory_at_step(&server, &job, 2_000);
+    let (bytes_after, resident_after) = memory_at_step(&server, &job, 10_000);
     // Between two looks a step's own values come and go.
     assert!(bytes > 0.0 && (bytes_after - bytes).abs() < 65_536.0, "{bytes} bytes on the device became {bytes_after}");
     let grown = resident_after.saturating_sub(resident);
@@ -168,7 +168,7 @@ fn fh_37_ten_thousand_steps_leave_memory_flat() {
 
 /// As tensor2tensor's users write it, on the adapter that is here; a network small enough for one that is software.
 #[test]
-fn fh_36_a_translator_is_trained_as_its_example_says() {
+fn the_translation_example_trains_as_documented() {
     let home = tempfile::tempdir().unwrap();
     let server = start(home.path());
     if !server.has_vulkan() {
@@ -177,7 +177,7 @@ fn fh_36_a_translator_is_trained_as_its_example_says() {
     let small = "layers=1,width=16,heads=2,inner=32,vocabulary=300,length=12,batch_size=1024,dropout=0";
     let losses = |device: &[&str]| {
         let job = run(&server, &[device, &["--seed", "3", "--", "epochs=1", "--hparams", small]].concat());
-        let ended = finish(&server, &job);
+        let ended = wait_for_success(&server, &job);
         assert_eq!(ended["spec"]["parameters"]["hparams"], small, "what replaces hyper-parameters is seen");
         let series = server.get(&format!("/api/v1/jobs/{job}/metrics?series=loss"));
         let points: Vec<f64> =

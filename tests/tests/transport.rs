@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use saggar_tests::{Payload, Server, binary, root};
+use saggar_tests::{HttpPayload, ServerProcess, binary, root};
 use serde_json::{Value, json};
 
 /// A certificate for localhost and 127.0.0.1, and its key.
@@ -38,9 +38,9 @@ fn audit(home: &Path) -> Vec<Value> {
 }
 
 #[test]
-fn one_port_speaks_both_versions() {
+fn one_port_serves_http_1_and_http_2() {
     let home = tempfile::tempdir().unwrap();
-    let server = Server::start(home.path());
+    let server = ServerProcess::start(home.path());
     let url = format!("{}/healthz", server.url());
     let Some(first) = curl(&["--http1.1", &url]) else { return };
     assert_eq!(first, "ok 1.1 200");
@@ -53,7 +53,7 @@ fn one_port_speaks_both_versions() {
 fn tls_serves_browsers_curl_and_the_command() {
     let home = tempfile::tempdir().unwrap();
     let (certificate, key) = certificate();
-    let server = Server::start_with(home.path(), &["--tls-cert", &certificate, "--tls-key", &key]);
+    let server = ServerProcess::start_with(home.path(), &["--tls-cert", &certificate, "--tls-key", &key]);
     assert!(server.url().starts_with("https://127.0.0.1:"), "{}", server.url());
     server.saggar_ok(&["--ca", &certificate, "models", "ls"]);
     let stranger = server.saggar(&["models", "ls"]);
@@ -68,7 +68,7 @@ fn tls_serves_browsers_curl_and_the_command() {
 }
 
 #[test]
-fn a_bad_certificate_is_named_at_the_start() {
+fn a_bad_certificate_is_named_at_startup() {
     let home = tempfile::tempdir().unwrap();
     let (certificate, _) = certificate();
     let arguments = ["serve", "--addr", "127.0.0.1:0", "--tls-cert", &certificate, "--tls-key", &certificate];
@@ -79,13 +79,13 @@ fn a_bad_certificate_is_named_at_the_start() {
 }
 
 #[test]
-fn a_socket_file_serves_its_owner() {
+fn a_unix_socket_serves_its_owner_only() {
     let home = tempfile::tempdir().unwrap();
     let socket = home.path().join("s.sock");
     let address = format!("unix:{}", socket.display());
     // What a killed server leaves.
     drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
-    let server = Server::start_with(home.path(), &["--addr", &address]);
+    let server = ServerProcess::start_with(home.path(), &["--addr", &address]);
     server.wait_for("the socket", |_| std::os::unix::net::UnixStream::connect(&socket).ok());
     let path = socket.to_str().unwrap();
     let get = |version: &str| curl(&[version, "--unix-socket", path, "http://localhost/healthz"]);
@@ -103,7 +103,7 @@ fn a_socket_file_serves_its_owner() {
 }
 
 #[test]
-fn beyond_this_machine_a_key_is_needed() {
+fn a_non_loopback_address_requires_a_key() {
     let home = tempfile::tempdir().unwrap();
     let refused = saggar(home.path(), &["serve", "--device", "cpu", "--addr", "0.0.0.0:0"]);
     assert_eq!(refused.status.code(), Some(7));
@@ -114,7 +114,7 @@ fn beyond_this_machine_a_key_is_needed() {
     let key = text(&made.stdout).trim().to_owned();
     assert!(made.status.success() && key.starts_with("sgr_"), "{}", text(&made.stderr));
     // On this machine, so that nothing here listens to others.
-    let server = Server::start_with(home.path(), &["--require-keys"]);
+    let server = ServerProcess::start_with(home.path(), &["--require-keys"]);
     let with = |key: &str, arguments: &[&str]| server.saggar(&[&["--key", key], arguments].concat());
     assert!(with(&key, &["ps"]).status.success());
     for (key, arguments, code, words) in [
@@ -128,7 +128,7 @@ fn beyond_this_machine_a_key_is_needed() {
     }
     let stranger = server.saggar(&["ps"]);
     assert!(text(&stranger.stderr).contains("a key is needed here"), "{}", text(&stranger.stderr));
-    assert_eq!(server.request("GET", "/healthz", Payload::Nothing).status, 200);
+    assert_eq!(server.request("GET", "/healthz", HttpPayload::Nothing).status, 200);
 
     // Both take effect without a restart: the first at once, the second a moment later.
     let boss = text(&saggar(home.path(), &["key", "create", "boss", "--scope", "admin"]).stdout).trim().to_owned();
@@ -153,12 +153,12 @@ fn beyond_this_machine_a_key_is_needed() {
 }
 
 #[test]
-fn what_a_key_used_outlives_its_server() {
+fn key_usage_persists_across_restarts() {
     let home = tempfile::tempdir().unwrap();
     let made = saggar(home.path(), &["key", "create", "small", "--scope", "jobs:read", "--quota", "3/month"]);
     let key = text(&made.stdout).trim().to_owned();
-    let ask = |server: &Server| server.saggar(&["--key", &key, "ps"]).status.code();
-    let server = Server::start_with(home.path(), &["--require-keys"]);
+    let ask = |server: &ServerProcess| server.saggar(&["--key", &key, "ps"]).status.code();
+    let server = ServerProcess::start_with(home.path(), &["--require-keys"]);
     assert_eq!((ask(&server), ask(&server)), (Some(0), Some(0)));
     assert!(Command::new("kill").arg(server.pid().to_string()).status().unwrap().success());
     server.wait_for("what was used to be saved", |_| {
@@ -166,6 +166,6 @@ fn what_a_key_used_outlives_its_server() {
         saved.contains("\"requests\":2").then_some(())
     });
     drop(server);
-    let server = Server::start_with(home.path(), &["--require-keys"]);
+    let server = ServerProcess::start_with(home.path(), &["--require-keys"]);
     assert_eq!((ask(&server), ask(&server)), (Some(0), Some(5)), "exit 5 is a quota");
 }

@@ -3,12 +3,12 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests fail by panic, and say SKIP")]
 
 use saggar_tests::shared;
-use saggar_tests::webnn::{Devices, check};
+use saggar_tests::webnn::{WebnnDevices, check};
 
 #[test]
-fn every_case_is_met_on_every_device() {
+fn every_webnn_case_passes_on_every_device() {
     let Some(folder) = shared("conformance/webnn") else { return };
-    let devices = match Devices::open() {
+    let devices = match WebnnDevices::open() {
         Ok(devices) => devices,
         Err(reason) => {
             assert!(std::env::var_os("REQUIRE_GPU").is_none_or(|value| value != "1"), "{reason}");

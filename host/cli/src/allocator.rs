@@ -8,7 +8,7 @@
 const MAPPED_BYTES_MIN: libc::c_int = 256 << 10;
 /// Bytes that may stay free at the end of an arena.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-const KEPT_BYTES_MAX: libc::c_int = 1 << 20;
+const FREE_TOP_BYTES_MAX: libc::c_int = 1 << 20;
 
 /// Bounds what the allocator keeps; other C libraries than glibc have no such settings. A setting that is refused leaves
 /// the allocator as it was.
@@ -21,6 +21,6 @@ pub(crate) fn bound_freed_memory() {
     // SAFETY: both are settings that may change at any time; no pointers are passed.
     unsafe {
         libc::mallopt(libc::M_MMAP_THRESHOLD, MAPPED_BYTES_MIN);
-        libc::mallopt(libc::M_TRIM_THRESHOLD, KEPT_BYTES_MAX);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, FREE_TOP_BYTES_MAX);
     }
 }

@@ -24,22 +24,24 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 use saggar_plugin::compiler;
 
-pub(crate) use bench::{Bench, BenchInfer, BenchTrain};
-pub(crate) use compile_child::CompileChild;
-pub(crate) use data::{Data, DataAdd, DataGet, DataPull, DataPush, DataRm};
+pub(crate) use bench::{BenchCommand, BenchInferArgs, BenchTrainArgs};
+pub(crate) use compile_child::CompileChildArgs;
+pub(crate) use data::{DataAddArgs, DataCommand, DataGetArgs, DataPullArgs, DataPushArgs, DataRmArgs};
 pub(crate) use help::command;
-pub(crate) use inspect::{Inspect, Stage, TargetName};
-pub(crate) use job::{Compare, Cost, Diff, Gc, Metrics, Restart, Rm, Schedules, Secret, Wait};
-pub(crate) use jobs::{JobNames, Logs, Ps, Status};
-pub(crate) use key::{Key, KeyCreate, KeyHome, KeyRevoke};
-pub(crate) use machine::{Doctor, Worker};
-pub(crate) use models::{Import, ModelRm, Models};
-pub(crate) use output::{Checkpoints, Kind, OutputGet, OutputList, OutputTail, Outputs};
-pub(crate) use plugins::{Build, Env, Init, Plugins, TestResume};
-pub(crate) use predict::Predict;
-pub(crate) use project::{Check, Completion, Config, ConfigLs, Dev};
-pub(crate) use run::{Mode, Run, RunFlags};
-pub(crate) use serve::{Follow, Serve};
+pub(crate) use inspect::{CompileStage, InspectArgs, TargetArg};
+pub(crate) use job::{
+    CompareArgs, CostArgs, DiffArgs, GcArgs, MetricsArgs, RestartArgs, RmArgs, ScheduleCommand, SecretCommand, WaitArgs,
+};
+pub(crate) use jobs::{JobNamesArgs, LogsArgs, PsArgs, StatusArgs};
+pub(crate) use key::{KeyCommand, KeyCreateArgs, KeyHomeArgs, KeyRevokeArgs};
+pub(crate) use machine::{DoctorArgs, WorkerArgs};
+pub(crate) use models::{ImportArgs, ModelRmArgs, ModelsCommand};
+pub(crate) use output::{CheckpointsArgs, OutputCommand, OutputGetArgs, OutputKind, OutputListArgs, OutputTailArgs};
+pub(crate) use plugins::{BuildArgs, EnvCommand, InitArgs, PluginsCommand, TestResumeArgs};
+pub(crate) use predict::PredictArgs;
+pub(crate) use project::{CheckArgs, CompletionArgs, ConfigCommand, ConfigLsArgs, DevArgs};
+pub(crate) use run::{RunArgs, RunFlags, RunMode};
+pub(crate) use serve::{FollowMode, ServeArgs};
 
 /// Train and serve machine-learning models that are sandboxed WebAssembly plugins.
 #[derive(Debug, Parser)]
@@ -68,94 +70,94 @@ pub(crate) struct Cli {
     #[arg(long, global = true)]
     pub(crate) no_color: bool,
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: CliCommand,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum CliCommand {
     /// Serve models and run jobs.
-    Serve(Serve),
+    Serve(ServeArgs),
     /// Start a training job.
-    Run(Box<Run>),
+    Run(Box<RunArgs>),
     /// List jobs.
     #[command(visible_alias = "jobs")]
-    Ps(Ps),
+    Ps(PsArgs),
     /// Show one job with its attempts.
-    Status(Status),
+    Status(StatusArgs),
     /// Print a job's log.
-    Logs(Logs),
+    Logs(LogsArgs),
     /// Have jobs save their state and end.
-    Stop(JobNames),
+    Stop(JobNamesArgs),
     /// Wait until a job is over.
-    Wait(Wait),
+    Wait(WaitArgs),
     /// Do a job again, with changes.
-    Restart(Restart),
+    Restart(RestartArgs),
     /// Have running jobs save their state and be queued again.
-    Preempt(JobNames),
+    Preempt(JobNamesArgs),
     /// Show what differs between what two jobs were asked to do.
-    Diff(Diff),
+    Diff(DiffArgs),
     /// Compare jobs: the parameters that differ, and their last metrics.
-    Compare(Compare),
+    Compare(CompareArgs),
     /// Show a job's series.
-    Metrics(Metrics),
+    Metrics(MetricsArgs),
     /// Remove jobs that are over, with their logs, outputs and checkpoints.
-    Rm(Rm),
+    Rm(RmArgs),
     /// Remove jobs that are no longer wanted.
-    Gc(Gc),
+    Gc(GcArgs),
     /// Plugins that the server has, and whether they go on where they were interrupted.
     #[command(subcommand)]
-    Plugins(Plugins),
+    Plugins(PluginsCommand),
     /// Show queues, and pools with the jobs that have their slots.
     Queues,
     /// Show what is stored, and what jobs took and may take.
     Quota,
     /// Multiply what jobs took with a price.
-    Cost(Cost),
+    Cost(CostArgs),
     /// Jobs at times of a clock.
     #[command(name = "schedule", subcommand)]
-    Schedules(Schedules),
+    Schedules(ScheduleCommand),
     /// Secrets that jobs may be granted.
     #[command(subcommand)]
-    Secret(Secret),
+    Secret(SecretCommand),
     /// Files that a job wrote.
     #[command(name = "output", subcommand)]
-    Outputs(Outputs),
+    Outputs(OutputCommand),
     /// Datasets.
     #[command(subcommand)]
-    Data(Data),
+    Data(DataCommand),
     /// Models and their versions.
     #[command(subcommand)]
-    Models(Models),
+    Models(ModelsCommand),
     /// Make a served model of an ONNX file.
-    Import(Import),
+    Import(ImportArgs),
     /// Ask a model for a prediction.
-    Predict(Predict),
+    Predict(PredictArgs),
     /// Measure a plugin on the devices of this machine.
     #[command(subcommand)]
-    Bench(Bench),
+    Bench(BenchCommand),
     /// Keys that clients of a server need.
     #[command(subcommand)]
-    Key(Key),
+    Key(KeyCommand),
     /// Tell what this machine has, and what is missing.
-    Doctor(Doctor),
+    Doctor(DoctorArgs),
     /// What a plugin can be built against here.
     #[command(subcommand)]
-    Env(Env),
+    Env(EnvCommand),
     /// Build a plugin into a component.
-    Build(Build),
+    Build(BuildArgs),
     /// Show what the compiler makes of a plugin's or model's graphs.
-    Inspect(Box<Inspect>),
+    Inspect(Box<InspectArgs>),
     /// Start a plugin of your own.
-    Init(Init),
+    Init(InitArgs),
     /// Build and serve the plugin of this directory's project, and again whenever a source is saved.
-    Dev(Dev),
+    Dev(DevArgs),
     /// Check the project file saggar.toml.
-    Check(Check),
+    Check(CheckArgs),
     /// What commands would take where nothing is said, and who says it.
     #[command(subcommand)]
-    Config(Config),
+    Config(ConfigCommand),
     /// Print a shell's completion script.
-    Completion(Completion),
+    Completion(CompletionArgs),
     /// Print the version of this program, and that of the server.
     Version,
     /// Print the devices of this machine (the server starts this).
@@ -163,10 +165,10 @@ pub(crate) enum Command {
     Devices,
     /// Run one attempt of a job (the server starts this).
     #[command(hide = true)]
-    Worker(Worker),
+    Worker(WorkerArgs),
     /// Compile what standard input holds, within limits (the server starts this).
     #[command(hide = true, name = compiler::SUBCOMMAND)]
-    CompileChild(CompileChild),
+    CompileChild(CompileChildArgs),
 }
 
 #[cfg(test)]

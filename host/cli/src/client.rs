@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
-use saggar_serve::version::{OWN_VERSION, VERSION_HEADER, Version};
+use saggar_serve::program_version::{OWN_VERSION, ProgramVersion, VERSION_HEADER};
 use serde_json::Value;
 use ureq::http::header::AUTHORIZATION;
 use ureq::http::{HeaderValue, Request, Response, StatusCode};
@@ -13,29 +13,29 @@ use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 use ureq::{Agent, Body, SendBody};
 
 use crate::escape;
-use crate::exit::{self, Failure};
+use crate::exit::{self, CliError};
 
 /// Bytes of an answer that is read whole.
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
 
 /// A server.
 #[derive(Clone, Debug)]
-pub(crate) struct Client {
+pub(crate) struct ApiClient {
     agent: Agent,
     host: String,
 }
 
 /// What is sent.
-pub(crate) enum Payload<'a> {
-    Nothing,
+pub(crate) enum RequestBody<'a> {
+    Empty,
     Json(&'a Value),
     Bytes { content_type: &'a str, bytes: &'a [u8] },
 }
 
-impl Client {
+impl ApiClient {
     /// A client of the server at `host`, which is sent `key` with every request. An `https` server's certificate must be
     /// vouched for by a public authority, or by the certificates in the file `ca`.
-    pub(crate) fn new(host: &str, key: Option<&str>, ca: Option<&Path>) -> Result<Client, Failure> {
+    pub(crate) fn new(host: &str, key: Option<&str>, ca: Option<&Path>) -> Result<ApiClient, CliError> {
         let mut config = Agent::config_builder()
             .http_status_as_error(false)
             .timeout_connect(Some(Duration::from_secs(5)))
@@ -43,7 +43,7 @@ impl Client {
         if let Some(key) = key {
             let bearer = HeaderValue::from_str(&format!("Bearer {}", key.trim()));
             let mut bearer =
-                bearer.map_err(|_| Failure::invalid("the key is not one: it has other than plain text"))?;
+                bearer.map_err(|_| CliError::invalid("the key is not one: it has other than plain text"))?;
             bearer.set_sensitive(true);
             config = config.middleware(move |mut request: Request<SendBody<'_>>, next: MiddlewareNext<'_>| {
                 request.headers_mut().insert(AUTHORIZATION, bearer.clone());
@@ -51,61 +51,61 @@ impl Client {
             });
         }
         if let Some(ca) = ca {
-            let roots = RootCerts::new_with_certs(&trusted(ca)?);
+            let roots = RootCerts::new_with_certs(&load_certificates(ca)?);
             config = config.tls_config(TlsConfig::builder().root_certs(roots).build());
         }
-        Ok(Client { agent: Agent::new_with_config(config.build()), host: host.trim_end_matches('/').to_owned() })
+        Ok(ApiClient { agent: Agent::new_with_config(config.build()), host: host.trim_end_matches('/').to_owned() })
     }
 
-    pub(crate) fn get(&self, path: &str) -> Result<Value, Failure> {
+    pub(crate) fn get(&self, path: &str) -> Result<Value, CliError> {
         let answer = self.agent.get(self.url(path)).header("accept", "application/json").call();
-        self.json(answer)
+        self.parse_json(answer)
     }
 
-    /// As [`Client::get`], of a server that answers in time.
-    pub(crate) fn get_within(&self, path: &str, time: Duration) -> Result<Value, Failure> {
+    /// As [`ApiClient::get`], of a server that answers in time.
+    pub(crate) fn get_within(&self, path: &str, time: Duration) -> Result<Value, CliError> {
         let request = self.agent.get(self.url(path)).config().timeout_global(Some(time)).build();
-        self.json(request.header("accept", "application/json").call())
+        self.parse_json(request.header("accept", "application/json").call())
     }
 
-    pub(crate) fn post(&self, path: &str, payload: Payload<'_>) -> Result<Value, Failure> {
+    pub(crate) fn post(&self, path: &str, payload: RequestBody<'_>) -> Result<Value, CliError> {
         let answer = self.send(self.agent.post(self.url(path)), "application/json", payload);
-        self.json(answer)
+        self.parse_json(answer)
     }
 
-    pub(crate) fn put(&self, path: &str, bytes: &[u8]) -> Result<(), Failure> {
+    pub(crate) fn put(&self, path: &str, bytes: &[u8]) -> Result<(), CliError> {
         let request = self.agent.put(self.url(path)).content_type("application/octet-stream");
-        self.checked(request.send(bytes)).map(drop)
+        self.check_response(request.send(bytes)).map(drop)
     }
 
-    pub(crate) fn put_json(&self, path: &str, value: &Value) -> Result<Value, Failure> {
-        let answer = self.send(self.agent.put(self.url(path)), "application/json", Payload::Json(value));
-        self.json(answer)
+    pub(crate) fn put_json(&self, path: &str, value: &Value) -> Result<Value, CliError> {
+        let answer = self.send(self.agent.put(self.url(path)), "application/json", RequestBody::Json(value));
+        self.parse_json(answer)
     }
 
-    pub(crate) fn delete(&self, path: &str) -> Result<Value, Failure> {
+    pub(crate) fn delete(&self, path: &str) -> Result<Value, CliError> {
         let answer = self.agent.delete(self.url(path)).header("accept", "application/json").call();
-        self.json(answer)
+        self.parse_json(answer)
     }
 
     /// An answer whose body is read as it arrives.
-    pub(crate) fn stream(&self, path: &str) -> Result<impl Read + use<>, Failure> {
+    pub(crate) fn get_stream(&self, path: &str) -> Result<impl Read + use<>, CliError> {
         let answer = self.agent.get(self.url(path)).call();
-        Ok(self.checked(answer)?.into_body().into_reader())
+        Ok(self.check_response(answer)?.into_body().into_reader())
     }
 
     /// Server-sent events that are read as they arrive, after the one with the number `last`.
-    pub(crate) fn events(&self, path: &str, last: Option<&str>) -> Result<impl Read + use<>, Failure> {
+    pub(crate) fn get_events(&self, path: &str, last: Option<&str>) -> Result<impl Read + use<>, CliError> {
         let mut request = self.agent.get(self.url(path)).header("accept", "text/event-stream");
         if let Some(last) = last {
             request = request.header("last-event-id", last);
         }
-        Ok(self.checked(request.call())?.into_body().into_reader())
+        Ok(self.check_response(request.call())?.into_body().into_reader())
     }
 
     /// An answer whose body is read as it arrives, and how many bytes it announces.
-    pub(crate) fn download(&self, path: &str) -> Result<(u64, impl Read + use<>), Failure> {
-        let answer = self.checked(self.agent.get(self.url(path)).call())?;
+    pub(crate) fn download(&self, path: &str) -> Result<(u64, impl Read + use<>), CliError> {
+        let answer = self.check_response(self.agent.get(self.url(path)).call())?;
         let length = answer.headers().get(ureq::http::header::CONTENT_LENGTH);
         let bytes = length.and_then(|length| length.to_str().ok()?.parse().ok()).unwrap_or(0);
         Ok((bytes, answer.into_body().into_reader()))
@@ -115,23 +115,23 @@ impl Client {
     pub(crate) fn post_for_text(
         &self,
         path: &str,
-        payload: Payload<'_>,
-    ) -> Result<(ureq::http::HeaderMap, String), Failure> {
+        payload: RequestBody<'_>,
+    ) -> Result<(ureq::http::HeaderMap, String), CliError> {
         let answer = self.send(self.agent.post(self.url(path)), "application/json", payload);
-        let mut answer = self.checked(answer)?;
+        let mut answer = self.check_response(answer)?;
         let headers = answer.headers().clone();
         let text = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_string();
-        Ok((headers, text.map_err(|error| self.unreachable(&error))?))
+        Ok((headers, text.map_err(|error| self.unreachable_error(&error))?))
     }
 
     /// An answer with its headers, as server-sent events that are read as they arrive.
     pub(crate) fn post_for_events(
         &self,
         path: &str,
-        payload: Payload<'_>,
-    ) -> Result<(ureq::http::HeaderMap, impl Read + use<>), Failure> {
+        payload: RequestBody<'_>,
+    ) -> Result<(ureq::http::HeaderMap, impl Read + use<>), CliError> {
         let answer = self.send(self.agent.post(self.url(path)), "text/event-stream", payload);
-        let answer = self.checked(answer)?;
+        let answer = self.check_response(answer)?;
         Ok((answer.headers().clone(), answer.into_body().into_reader()))
     }
 
@@ -144,35 +144,35 @@ impl Client {
         &self,
         request: ureq::RequestBuilder<ureq::typestate::WithBody>,
         accept: &str,
-        payload: Payload<'_>,
+        payload: RequestBody<'_>,
     ) -> Result<Response<Body>, ureq::Error> {
         let request = request.header("accept", accept);
         match payload {
-            Payload::Nothing => request.send_empty(),
-            Payload::Json(value) => request.send_json(value),
-            Payload::Bytes { content_type, bytes } => request.content_type(content_type).send(bytes),
+            RequestBody::Empty => request.send_empty(),
+            RequestBody::Json(value) => request.send_json(value),
+            RequestBody::Bytes { content_type, bytes } => request.content_type(content_type).send(bytes),
         }
     }
 
-    fn json(&self, answer: Result<Response<Body>, ureq::Error>) -> Result<Value, Failure> {
-        let mut answer = self.checked(answer)?;
+    fn parse_json(&self, answer: Result<Response<Body>, ureq::Error>) -> Result<Value, CliError> {
+        let mut answer = self.check_response(answer)?;
         let text = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_string();
-        let text = text.map_err(|error| self.unreachable(&error))?;
+        let text = text.map_err(|error| self.unreachable_error(&error))?;
         serde_json::from_str(&text).map_err(|error| {
-            Failure::new(exit::UNEXPECTED, "bad_answer", format!("{} does not answer JSON: {error}", self.host))
-                .hint("is that a saggar server?")
+            CliError::new(exit::UNEXPECTED, "bad_answer", format!("{} does not answer JSON: {error}", self.host))
+                .with_hint("is that a saggar server?")
         })
     }
 
-    fn checked(&self, answer: Result<Response<Body>, ureq::Error>) -> Result<Response<Body>, Failure> {
-        let mut answer = answer.map_err(|error| self.unreachable(&error))?;
-        self.same_time(&answer)?;
+    fn check_response(&self, answer: Result<Response<Body>, ureq::Error>) -> Result<Response<Body>, CliError> {
+        let mut answer = answer.map_err(|error| self.unreachable_error(&error))?;
+        self.check_server_version(&answer)?;
         if answer.status().is_success() {
             return Ok(answer);
         }
         let status = answer.status();
         let body: Value = answer.body_mut().read_json().unwrap_or(Value::Null);
-        let text = |key: &str| body[key].as_str().map(escape::foreign);
+        let text = |key: &str| body[key].as_str().map(escape::escape_foreign_message);
         let message = text("error").unwrap_or_else(|| format!("{} answers {status}", self.host));
         let exit = match status {
             StatusCode::NOT_FOUND => exit::NOT_FOUND,
@@ -185,15 +185,15 @@ impl Client {
             _ => exit::UNEXPECTED,
         };
         let code = text("code").unwrap_or_else(|| status.as_str().to_owned());
-        Err(Failure { exit, code, message, hint: text("hint").filter(|hint| !hint.is_empty()) })
+        Err(CliError { exit_code: exit, code, message, hint: text("hint").filter(|hint| !hint.is_empty()) })
     }
 
     /// Checks that the server is of a version that means the same by what is said. One that does not say its version, or
     /// something in front of it that answered, is taken as it is.
-    fn same_time(&self, answer: &Response<Body>) -> Result<(), Failure> {
-        let said = answer.headers().get(VERSION_HEADER).and_then(|said| Version::parse(said.to_str().ok()?));
-        let (own, server) = (Version::own(), said.unwrap_or(Version::own()));
-        if own.understands(server) {
+    fn check_server_version(&self, answer: &Response<Body>) -> Result<(), CliError> {
+        let said = answer.headers().get(VERSION_HEADER).and_then(|said| ProgramVersion::parse(said.to_str().ok()?));
+        let (own, server) = (ProgramVersion::current(), said.unwrap_or(ProgramVersion::current()));
+        if own.is_compatible_with(server) {
             return Ok(());
         }
         let message = format!("this command is saggar {own}, and the server at {} is saggar {server}", self.host);
@@ -201,26 +201,26 @@ impl Client {
         let hint = format!(
             "minor versions may differ by one: {older} is the older one; build it anew from the other's sources with `make build`"
         );
-        Err(Failure::new(exit::INVALID, "version_skew", message).hint(hint))
+        Err(CliError::new(exit::INVALID, "version_skew", message).with_hint(hint))
     }
 
-    fn unreachable(&self, error: &ureq::Error) -> Failure {
-        Failure::new(exit::UNREACHABLE, "unreachable", format!("no answer from {}: {error}", self.host))
-            .hint("start a server with `saggar serve`, or name one with --host or SAGGAR_HOST")
+    fn unreachable_error(&self, error: &ureq::Error) -> CliError {
+        CliError::new(exit::UNREACHABLE, "unreachable", format!("no answer from {}: {error}", self.host))
+            .with_hint("start a server with `saggar serve`, or name one with --host or SAGGAR_HOST")
     }
 }
 
 /// `text` as one segment of an address's path, or as a value in its query. What has another meaning there is
 /// percent-encoded (RFC 3986, section 2.1): the server sees what was given, and names it where it knows no such thing.
-pub(crate) fn segment(text: &str) -> String {
+pub(crate) fn encode_path_segment(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~@".contains(&byte);
     let encoded = |byte: u8| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
     text.bytes().map(encoded).collect()
 }
 
 /// The certificates in a file.
-fn trusted(path: &Path) -> Result<Vec<Certificate<'static>>, Failure> {
-    let refuse = |reason: String| Failure::invalid(format!("{}: {reason}", path.display()));
+fn load_certificates(path: &Path) -> Result<Vec<Certificate<'static>>, CliError> {
+    let refuse = |reason: String| CliError::invalid(format!("{}: {reason}", path.display()));
     let pem = std::fs::read(path).map_err(|error| refuse(error.to_string()))?;
     let mut certificates = Vec::new();
     for item in parse_pem(&pem) {
@@ -236,9 +236,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_stays_one_segment() {
-        assert_eq!(segment("digits@2.1_b-c~"), "digits@2.1_b-c~");
-        assert_eq!(segment("di gits/1?a#b%"), "di%20gits%2F1%3Fa%23b%25");
-        assert_eq!(segment("é"), "%C3%A9");
+    fn a_name_is_encoded_as_one_path_segment() {
+        assert_eq!(encode_path_segment("digits@2.1_b-c~"), "digits@2.1_b-c~");
+        assert_eq!(encode_path_segment("di gits/1?a#b%"), "di%20gits%2F1%3Fa%23b%25");
+        assert_eq!(encode_path_segment("é"), "%C3%A9");
     }
 }

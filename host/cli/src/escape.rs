@@ -4,26 +4,26 @@
 //! All that the commands print passes here, in [`output`](crate::output).
 
 /// Text of several lines: line ends and tabs stay.
-pub(crate) fn text(text: &str) -> String {
+pub(crate) fn escape_text(text: &str) -> String {
     escape(text, |c| matches!(c, '\n' | '\t'))
 }
 
 /// What stands in one line, such as a name.
-pub(crate) fn line(text: &str) -> String {
+pub(crate) fn escape_line(text: &str) -> String {
     escape(text, |c| c == '\t')
 }
 
 /// What somebody else says, whose lines after the first one are indented: none of them looks like a message of ours.
-pub(crate) fn foreign(message: &str) -> String {
-    text(message).replace('\n', "\n    ")
+pub(crate) fn escape_foreign_message(message: &str) -> String {
+    escape_text(message).replace('\n', "\n    ")
 }
 
 /// A JSON document, which stays the same document: what it escapes stands within its strings.
-pub(crate) fn json(document: &str) -> String {
+pub(crate) fn escape_json(document: &str) -> String {
     let mut shown = String::with_capacity(document.len());
     let mut units = [0; 2];
     for c in document.chars() {
-        if c == '\n' || !steers(c) {
+        if c == '\n' || !is_terminal_control(c) {
             shown.push(c);
         } else {
             c.encode_utf16(&mut units).iter().for_each(|unit| shown.push_str(&format!("\\u{unit:04x}")));
@@ -33,7 +33,7 @@ pub(crate) fn json(document: &str) -> String {
 }
 
 /// Whether a terminal does something at the character, or shows nothing at all.
-fn steers(c: char) -> bool {
+fn is_terminal_control(c: char) -> bool {
     c.is_control()
         || matches!(c,
             // Marks of direction, joiners, separators of lines, and what is as wide as nothing.
@@ -42,18 +42,18 @@ fn steers(c: char) -> bool {
 }
 
 fn escape(text: &str, stays: impl Fn(char) -> bool) -> String {
-    if !text.chars().any(|c| steers(c) && !stays(c)) {
+    if !text.chars().any(|c| is_terminal_control(c) && !stays(c)) {
         return text.to_owned();
     }
     let mut shown = String::with_capacity(text.len() + 16);
     let mut rest = text;
     while let Some(c) = rest.chars().next() {
-        let length = match coloured_word(rest) {
+        let length = match coloured_word_length(rest) {
             Some(length) => {
                 shown.push_str(&rest[..length]);
                 length
             }
-            None if steers(c) && !stays(c) => {
+            None if is_terminal_control(c) && !stays(c) => {
                 shown.extend(c.escape_default());
                 c.len_utf8()
             }
@@ -67,8 +67,8 @@ fn escape(text: &str, stays: impl Fn(char) -> bool) -> String {
     shown
 }
 
-/// The length of a word in colour as `Output::state` writes it, which ends with its colour: it may stand anywhere.
-fn coloured_word(text: &str) -> Option<usize> {
+/// The length of a word in colour as `CliOutput::state` writes it, which ends with its colour: it may stand anywhere.
+fn coloured_word_length(text: &str) -> Option<usize> {
     let after = text.strip_prefix("\x1b[3")?;
     let word = after.strip_prefix(['1', '2', '6'])?.strip_prefix('m')?;
     let end = word.find(|c: char| !c.is_ascii_uppercase() && c != '_').filter(|end| *end > 0)?;
@@ -83,38 +83,38 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_that_steers_a_terminal_is_left() {
+    fn terminal_control_characters_are_escaped() {
         for (shown, expected) in [
-            (line("loss\x1b]0;title\x07\x1b[2J"), r"loss\u{1b}]0;title\u{7}\u{1b}[2J"),
-            (line("a\nFAILED\r\tb"), "a\\nFAILED\\r\tb"),
-            (line("\u{9b}31m \u{7f} \u{85}"), r"\u{9b}31m \u{7f} \u{85}"),
+            (escape_line("loss\x1b]0;title\x07\x1b[2J"), r"loss\u{1b}]0;title\u{7}\u{1b}[2J"),
+            (escape_line("a\nFAILED\r\tb"), "a\\nFAILED\\r\tb"),
+            (escape_line("\u{9b}31m \u{7f} \u{85}"), r"\u{9b}31m \u{7f} \u{85}"),
             (
-                line("gnp\u{202e}.exe \u{2066}x\u{2069} a\u{200b}b\u{feff}"),
+                escape_line("gnp\u{202e}.exe \u{2066}x\u{2069} a\u{200b}b\u{feff}"),
                 r"gnp\u{202e}.exe \u{2066}x\u{2069} a\u{200b}b\u{feff}",
             ),
-            (text("two\n\tlines\x1b[1A\r"), "two\n\tlines\\u{1b}[1A\\r"),
-            (foreign("it failed\nsaggar: all is well"), "it failed\n    saggar: all is well"),
-            (line("zwölf → 数字 🎉"), "zwölf → 数字 🎉"),
+            (escape_text("two\n\tlines\x1b[1A\r"), "two\n\tlines\\u{1b}[1A\\r"),
+            (escape_foreign_message("it failed\nsaggar: all is well"), "it failed\n    saggar: all is well"),
+            (escape_line("zwölf → 数字 🎉"), "zwölf → 数字 🎉"),
         ] {
             assert_eq!(shown, expected);
         }
     }
 
     #[test]
-    fn states_keep_their_colours_and_nobody_else_gets_any() {
-        assert_eq!(line("a \x1b[32mREADY\x1b[0m b"), "a \x1b[32mREADY\x1b[0m b");
+    fn only_coloured_states_keep_their_escape_sequences() {
+        assert_eq!(escape_line("a \x1b[32mREADY\x1b[0m b"), "a \x1b[32mREADY\x1b[0m b");
         for forged in
             ["\x1b[32mREADY", "\x1b[32mready\x1b[0m", "\x1b[5mREADY\x1b[0m", "\x1b[32m\x1b[0m", "\x1b[32mA\x1b[0"]
         {
-            assert!(!line(forged).contains('\x1b'), "{forged:?}");
+            assert!(!escape_line(forged).contains('\x1b'), "{forged:?}");
         }
     }
 
     #[test]
-    fn json_stays_the_same_document() {
+    fn escaped_json_parses_to_the_same_document() {
         let value = serde_json::json!({ "n\u{9b}\u{202e}": ["\u{e0041}", "a\nb\x1b", "ö"] });
-        let shown = json(&format!("{value:#}"));
+        let shown = escape_json(&format!("{value:#}"));
         assert_eq!(serde_json::from_str::<serde_json::Value>(&shown).unwrap(), value);
-        assert!(!shown.chars().any(|c| steers(c) && c != '\n'), "{shown:?}");
+        assert!(!shown.chars().any(|c| is_terminal_control(c) && c != '\n'), "{shown:?}");
     }
 }

@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_read_to_their_end() {
+    fn server_sent_events_are_parsed_until_the_stream_ends() {
         let text =
             "id: 1:7\nevent: line\ndata:  a: b \n\n: a remark\n\nevent: line\r\ndata:\r\n\r\ndata:{\ndata: 1}\n\n";
         let mut stream = text.as_bytes();
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_that_is_cut_in_two_is_none() {
+    fn an_incomplete_server_sent_event_is_dropped() {
         for cut in ["id: 1:7\nevent: line\nda", "event: line\ndata: half", "event: line\ndata: whole\n"] {
             assert_eq!(next_event(&mut cut.as_bytes()).unwrap(), None, "{cut:?}");
         }

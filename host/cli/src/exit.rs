@@ -29,7 +29,7 @@ pub(crate) const JOB_RETRIES_EXHAUSTED: i32 = 23;
 /// The job passed a limit on memory.
 pub(crate) const JOB_OUT_OF_MEMORY: i32 = 24;
 /// This command's own `--timeout` is over; what was started goes on.
-pub(crate) const TIMED_OUT_HERE: i32 = 124;
+pub(crate) const COMMAND_TIMED_OUT: i32 = 124;
 /// Ctrl-C; what was started goes on.
 pub(crate) const INTERRUPTED: i32 = 130;
 /// SIGTERM.
@@ -37,40 +37,40 @@ pub(crate) const TERMINATED: i32 = 143;
 
 /// An error for the user: what went wrong, how to mend it, and the process's exit code.
 #[derive(Debug)]
-pub(crate) struct Failure {
-    pub(crate) exit: i32,
+pub(crate) struct CliError {
+    pub(crate) exit_code: i32,
     /// A word for programs: `not_found`.
     pub(crate) code: String,
     pub(crate) message: String,
     pub(crate) hint: Option<String>,
 }
 
-impl Failure {
-    pub(crate) fn new(exit: i32, code: &str, message: impl Into<String>) -> Failure {
-        Failure { exit, code: code.to_owned(), message: message.into(), hint: None }
+impl CliError {
+    pub(crate) fn new(exit: i32, code: &str, message: impl Into<String>) -> CliError {
+        CliError { exit_code: exit, code: code.to_owned(), message: message.into(), hint: None }
     }
 
     /// A value or file that is not as it must be.
-    pub(crate) fn invalid(message: impl Into<String>) -> Failure {
-        Failure::new(INVALID, "invalid", message)
+    pub(crate) fn invalid(message: impl Into<String>) -> CliError {
+        CliError::new(INVALID, "invalid", message)
     }
 
-    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Failure {
+    pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> CliError {
         self.hint = Some(hint.into());
         self
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for CliError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
     }
 }
 
-impl std::error::Error for Failure {}
+impl std::error::Error for CliError {}
 
 /// The exit code of a finished job.
-pub(crate) fn of_job(state: &str, reason: &str) -> i32 {
+pub(crate) fn code_for_job(state: &str, reason: &str) -> i32 {
     match (state, reason) {
         ("SUCCEEDED", _) => 0,
         ("CANCELLED", _) => JOB_CANCELLED,

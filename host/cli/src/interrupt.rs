@@ -4,22 +4,22 @@ use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 use crate::exit;
 
-type Action = Box<dyn FnOnce() + Send>;
+type InterruptAction = Box<dyn FnOnce() + Send>;
 
-struct Interrupt {
-    action: Option<Action>,
+struct InterruptState {
+    action: Option<InterruptAction>,
     /// The command is being ended.
     is_ending: bool,
 }
 
-static INTERRUPT: Mutex<Interrupt> = Mutex::new(Interrupt { action: None, is_ending: false });
-static LISTENS: Once = Once::new();
+static INTERRUPT: Mutex<InterruptState> = Mutex::new(InterruptState { action: None, is_ending: false });
+static LISTENER_STARTED: Once = Once::new();
 
 /// From now on, Ctrl-C does this before it ends the command, in the place of what was to be done before. Where the command is
 /// being ended already, this waits for that end.
-pub(crate) fn on(action: impl FnOnce() + Send + 'static) {
+pub(crate) fn set_interrupt_action(action: impl FnOnce() + Send + 'static) {
     let is_ending = {
-        let mut interrupt = interrupt();
+        let mut interrupt = lock_state();
         interrupt.action = Some(Box::new(action));
         interrupt.is_ending
     };
@@ -29,21 +29,22 @@ pub(crate) fn on(action: impl FnOnce() + Send + 'static) {
         }
     }
     // Without the thread, Ctrl-C still ends the command; only what it was to do is missing.
-    LISTENS.call_once(|| drop(std::thread::Builder::new().name("interrupt".to_owned()).spawn(listen)));
+    LISTENER_STARTED
+        .call_once(|| drop(std::thread::Builder::new().name("interrupt".to_owned()).spawn(wait_for_ctrl_c)));
 }
 
-fn interrupt() -> MutexGuard<'static, Interrupt> {
+fn lock_state() -> MutexGuard<'static, InterruptState> {
     INTERRUPT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn listen() {
+fn wait_for_ctrl_c() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let Ok(runtime) = runtime else { return };
     if runtime.block_on(tokio::signal::ctrl_c()).is_err() {
         return;
     }
     let action = {
-        let mut interrupt = interrupt();
+        let mut interrupt = lock_state();
         interrupt.is_ending = true;
         interrupt.action.take()
     };

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::exit::Failure;
+use crate::exit::CliError;
 
 /// Parts are told apart by this; the digits make a clash with a file's content unlikely, and a clash is looked for.
 const BOUNDARY: &str = "saggar-7f3b0c52e1d94a68";
@@ -27,12 +27,14 @@ impl<'a> FormPart<'a> {
 ///
 /// # Errors
 /// A failure naming the field whose content has the text in it that separates fields.
-pub(crate) fn body<'a>(parts: impl IntoIterator<Item = (&'a str, FormPart<'a>)>) -> Result<(String, Vec<u8>), Failure> {
+pub(crate) fn encode_form<'a>(
+    parts: impl IntoIterator<Item = (&'a str, FormPart<'a>)>,
+) -> Result<(String, Vec<u8>), CliError> {
     let mut body = Vec::new();
     for (name, part) in parts {
         if part.bytes.windows(BOUNDARY.len()).any(|window| window == BOUNDARY.as_bytes()) {
             let message = format!("input {name} contains the text {BOUNDARY}, which separates the inputs");
-            return Err(Failure::invalid(message));
+            return Err(CliError::invalid(message));
         }
         let quoted = |text: &str| text.replace(['"', '\r', '\n'], "_");
         let file = part.file_name.map(|file| format!("; filename=\"{}\"", quoted(&file))).unwrap_or_default();
@@ -54,13 +56,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_cannot_end_the_body() {
-        assert!(body([("x", FormPart::file("x", BOUNDARY.as_bytes()))]).is_err());
+    fn a_part_that_contains_the_boundary_is_refused() {
+        assert!(encode_form([("x", FormPart::file("x", BOUNDARY.as_bytes()))]).is_err());
     }
 
     #[test]
-    fn names_cannot_begin_another_header() {
-        let (_, body) = body([("x\"\r\ny", FormPart::file("a\"b", b"1"))]).unwrap();
+    fn quotes_and_line_breaks_in_part_names_are_replaced() {
+        let (_, body) = encode_form([("x\"\r\ny", FormPart::file("a\"b", b"1"))]).unwrap();
         let body = String::from_utf8(body).unwrap();
         assert!(body.contains("name=\"x___y\"; filename=\"a_b\"\r\n"), "{body}");
     }

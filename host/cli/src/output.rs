@@ -6,44 +6,44 @@ use std::io::{IsTerminal, Write};
 use serde_json::Value;
 
 use crate::escape;
-use crate::exit::{self, Failure};
+use crate::exit::{self, CliError};
 
 /// How the user wants to be talked to.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Output {
+pub(crate) struct CliOutput {
     pub(crate) json: bool,
     pub(crate) quiet: bool,
     pub(crate) colour: bool,
 }
 
-impl Output {
+impl CliOutput {
     /// Prints one JSON document.
-    pub(crate) fn json(&self, value: &Value) {
-        print(&escape::json(&format!("{value:#}\n")));
+    pub(crate) fn print_json(&self, value: &Value) {
+        print(&escape::escape_json(&format!("{value:#}\n")));
     }
 
     /// Prints one JSON document on one line, as streams do.
-    pub(crate) fn json_line(&self, value: &Value) {
-        print(&escape::json(&format!("{value}\n")));
+    pub(crate) fn print_json_line(&self, value: &Value) {
+        print(&escape::escape_json(&format!("{value}\n")));
     }
 
     /// Prints a line of data.
-    pub(crate) fn line(&self, line: &str) {
-        print(&format!("{}\n", escape::line(line)));
+    pub(crate) fn print_line(&self, line: &str) {
+        print(&format!("{}\n", escape::escape_line(line)));
     }
 
     /// Prints a line of data amid work that changes something: that goes on though nobody reads any more.
-    pub(crate) fn line_amid_work(&self, line: &str) {
-        let _ = write(&format!("{}\n", escape::line(line)));
+    pub(crate) fn print_line_ignoring_errors(&self, line: &str) {
+        let _ = write(&format!("{}\n", escape::escape_line(line)));
     }
 
     /// Writes text of several lines, or of a part of one, and shows it at once.
-    pub(crate) fn text(&self, text: &str) {
-        print(&escape::text(text));
+    pub(crate) fn print_text(&self, text: &str) {
+        print(&escape::escape_text(text));
     }
 
     /// Empties the screen before a listing that takes the place of another one. Nothing is written where a program reads.
-    pub(crate) fn begin_redraw(&self) {
+    pub(crate) fn clear_screen(&self) {
         if std::io::stdout().is_terminal() {
             // Cursor to the upper left corner, erase the display and what was scrolled. Source: ECMA-48, 8.3.21 and 8.3.39; xterm.
             print("\x1b[H\x1b[2J\x1b[3J");
@@ -51,24 +51,24 @@ impl Output {
     }
 
     /// Prints a line for people, unless they asked for quiet.
-    pub(crate) fn note(&self, line: &str) {
+    pub(crate) fn print_note(&self, line: &str) {
         if !self.quiet && !self.json {
-            say(line);
+            print_to_stderr(line);
         }
     }
 
     /// Prints a table: upper-case headers, columns aligned at the left.
-    pub(crate) fn table(&self, headers: &[&str], rows: &[Vec<String>]) {
-        columns(headers, rows).iter().for_each(|line| self.line(line));
+    pub(crate) fn print_table(&self, headers: &[&str], rows: &[Vec<String>]) {
+        format_table(headers, rows).iter().for_each(|line| self.print_line(line));
     }
 
     /// Shows people a table that is no data.
-    pub(crate) fn table_aside(&self, headers: &[&str], rows: &[Vec<String>]) {
-        columns(headers, rows).iter().for_each(|line| say(line));
+    pub(crate) fn print_table_to_stderr(&self, headers: &[&str], rows: &[Vec<String>]) {
+        format_table(headers, rows).iter().for_each(|line| print_to_stderr(line));
     }
 
     /// A job's or version's state, coloured where colours are wanted; the word alone says it too.
-    pub(crate) fn state(&self, state: &str) -> String {
+    pub(crate) fn format_state(&self, state: &str) -> String {
         let code = match state {
             "SUCCEEDED" | "READY" | "OK" => "32",
             "FAILED" | "TIMED_OUT" => "31",
@@ -79,17 +79,17 @@ impl Output {
     }
 
     /// Prints an error where errors go.
-    pub(crate) fn failure(&self, failure: &Failure) {
+    pub(crate) fn print_error(&self, failure: &CliError) {
         if self.json {
             let error = serde_json::json!({
                 "error": {"code": failure.code, "message": failure.message, "hint": failure.hint}
             });
-            say(&escape::json(&error.to_string()));
+            print_to_stderr(&escape::escape_json(&error.to_string()));
             return;
         }
-        say(&format!("saggar: {}", escape::text(&failure.message)));
+        print_to_stderr(&format!("saggar: {}", escape::escape_text(&failure.message)));
         if let Some(hint) = &failure.hint {
-            say(&format!("  hint: {}", escape::text(hint)));
+            print_to_stderr(&format!("  hint: {}", escape::escape_text(hint)));
         }
     }
 }
@@ -101,7 +101,7 @@ fn print(text: &str) {
         Ok(()) => {}
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => std::process::exit(0),
         Err(error) => {
-            say(&format!("saggar: standard output: {error}"));
+            print_to_stderr(&format!("saggar: standard output: {error}"));
             std::process::exit(exit::UNEXPECTED);
         }
     }
@@ -113,13 +113,14 @@ fn write(text: &str) -> std::io::Result<()> {
 }
 
 /// Prints a line, or several, on standard error. That nobody reads it is no reason to end.
-pub(crate) fn say(line: &str) {
-    let _ = writeln!(std::io::stderr(), "{}", escape::text(line));
+pub(crate) fn print_to_stderr(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{}", escape::escape_text(line));
 }
 
 /// A table's lines, headers first.
-fn columns(headers: &[&str], rows: &[Vec<String>]) -> Vec<String> {
-    let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(|cell| escape::line(cell)).collect()).collect();
+fn format_table(headers: &[&str], rows: &[Vec<String>]) -> Vec<String> {
+    let rows: Vec<Vec<String>> =
+        rows.iter().map(|row| row.iter().map(|cell| escape::escape_line(cell)).collect()).collect();
     let mut widths: Vec<usize> = headers.iter().map(|header| header.chars().count()).collect();
     for row in &rows {
         for (width, cell) in widths.iter_mut().zip(row) {
@@ -138,20 +139,20 @@ fn columns(headers: &[&str], rows: &[Vec<String>]) -> Vec<String> {
 ///
 /// # Errors
 /// `not_agreed`, and nothing is removed.
-pub(crate) fn agree(yes: bool, question: &str) -> Result<(), Failure> {
+pub(crate) fn confirm(yes: bool, question: &str) -> Result<(), CliError> {
     if yes {
         return Ok(());
     }
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         let message = format!("{question} Nobody can be asked here, so nothing was removed");
-        return Err(Failure::new(exit::USAGE, "not_agreed", message).hint("--yes agrees in scripts"));
+        return Err(CliError::new(exit::USAGE, "not_agreed", message).with_hint("--yes agrees in scripts"));
     }
     let mut stderr = std::io::stderr();
-    let _ = write!(stderr, "{} [y/N] ", escape::text(question)).and_then(|()| stderr.flush());
+    let _ = write!(stderr, "{} [y/N] ", escape::escape_text(question)).and_then(|()| stderr.flush());
     let mut answer = String::new();
     let read = std::io::stdin().read_line(&mut answer);
     if read.is_ok() && matches!(answer.trim().to_lowercase().as_str(), "y" | "yes") {
         return Ok(());
     }
-    Err(Failure::new(exit::INTERRUPTED, "not_agreed", "nothing was removed"))
+    Err(CliError::new(exit::INTERRUPTED, "not_agreed", "nothing was removed"))
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::escape;
-use crate::output::Output;
+use crate::output::CliOutput;
 use crate::units;
 
 /// How often a plain line says how far the work has come.
@@ -15,53 +15,55 @@ const LINE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// What is counted.
 #[derive(Clone, Copy, Debug)]
-enum Unit {
+enum ProgressUnit {
     Bytes,
     Steps,
 }
 
 /// How far a long work has come.
 #[derive(Debug)]
-pub(crate) struct Progress {
+pub(crate) struct ProgressDisplay {
     what: String,
-    unit: Unit,
+    unit: ProgressUnit,
     done: u64,
     total: u64,
-    shown: Shown,
+    renderer: ProgressRenderer,
 }
 
 #[derive(Debug)]
-enum Shown {
+enum ProgressRenderer {
     Nothing,
     Bar(ProgressBar),
-    Lines { output: Output, last: Instant },
+    Lines { output: CliOutput, last: Instant },
 }
 
-impl Progress {
+impl ProgressDisplay {
     /// Work on `total` bytes.
-    pub(crate) fn of_bytes(what: impl Into<String>, total: u64, output: Output) -> Progress {
-        Progress::new(what.into(), Unit::Bytes, total, output)
+    pub(crate) fn for_bytes(what: impl Into<String>, total: u64, output: CliOutput) -> ProgressDisplay {
+        ProgressDisplay::new(what.into(), ProgressUnit::Bytes, total, output)
     }
 
     /// Work in steps whose number is not known yet.
-    pub(crate) fn of_steps(what: impl Into<String>, output: Output) -> Progress {
-        Progress::new(what.into(), Unit::Steps, 0, output)
+    pub(crate) fn for_steps(what: impl Into<String>, output: CliOutput) -> ProgressDisplay {
+        ProgressDisplay::new(what.into(), ProgressUnit::Steps, 0, output)
     }
 
-    fn new(what: String, unit: Unit, total: u64, output: Output) -> Progress {
+    fn new(what: String, unit: ProgressUnit, total: u64, output: CliOutput) -> ProgressDisplay {
         let shown = if output.quiet || output.json {
-            Shown::Nothing
+            ProgressRenderer::Nothing
         } else if std::io::stderr().is_terminal() {
             let template = match unit {
-                Unit::Bytes => "{prefix} [{bar:32}] {bytes}/{total_bytes} {bytes_per_sec} {eta}",
-                Unit::Steps => "{prefix} [{bar:32}] {pos}/{len} steps {eta} {msg}",
+                ProgressUnit::Bytes => "{prefix} [{bar:32}] {bytes}/{total_bytes} {bytes_per_sec} {eta}",
+                ProgressUnit::Steps => "{prefix} [{bar:32}] {pos}/{len} steps {eta} {msg}",
             };
             let style = ProgressStyle::with_template(template).expect("the template is well formed");
-            Shown::Bar(ProgressBar::new(total).with_style(style.progress_chars("=> ")).with_prefix(escape::line(&what)))
+            ProgressRenderer::Bar(
+                ProgressBar::new(total).with_style(style.progress_chars("=> ")).with_prefix(escape::escape_line(&what)),
+            )
         } else {
-            Shown::Lines { output, last: Instant::now() }
+            ProgressRenderer::Lines { output, last: Instant::now() }
         };
-        Progress { what, unit, done: 0, total, shown }
+        ProgressDisplay { what, unit, done: 0, total, renderer: shown }
     }
 
     /// So much more is done.
@@ -72,46 +74,46 @@ impl Progress {
     /// `done` of `total` is done; `detail` stands beside it.
     pub(crate) fn set(&mut self, done: u64, total: u64, detail: &str) {
         (self.done, self.total) = (done, total);
-        let line = self.line(detail);
-        match &mut self.shown {
-            Shown::Nothing => {}
-            Shown::Bar(bar) => {
+        let line = self.format_line(detail);
+        match &mut self.renderer {
+            ProgressRenderer::Nothing => {}
+            ProgressRenderer::Bar(bar) => {
                 bar.set_length(total);
                 bar.set_position(done);
-                bar.set_message(escape::line(detail));
+                bar.set_message(escape::escape_line(detail));
             }
             // Nothing can be said of a whole that is not known.
-            Shown::Lines { output, last } if total > 0 && last.elapsed() >= LINE_INTERVAL => {
+            ProgressRenderer::Lines { output, last } if total > 0 && last.elapsed() >= LINE_INTERVAL => {
                 *last = Instant::now();
-                output.note(&line);
+                output.print_note(&line);
             }
-            Shown::Lines { .. } => {}
+            ProgressRenderer::Lines { .. } => {}
         }
     }
 
     /// A line among the progress, such as a change of state.
-    pub(crate) fn note(&self, line: &str) {
-        match &self.shown {
-            Shown::Nothing => {}
-            Shown::Bar(bar) => bar.println(escape::line(line)),
-            Shown::Lines { output, .. } => output.note(line),
+    pub(crate) fn print_note(&self, line: &str) {
+        match &self.renderer {
+            ProgressRenderer::Nothing => {}
+            ProgressRenderer::Bar(bar) => bar.println(escape::escape_line(line)),
+            ProgressRenderer::Lines { output, .. } => output.print_note(line),
         }
     }
 
-    fn line(&self, detail: &str) -> String {
+    fn format_line(&self, detail: &str) -> String {
         let (what, percent) = (&self.what, (self.done * 100).checked_div(self.total).unwrap_or(0));
         let count = match self.unit {
-            Unit::Bytes => format!("{} of {}", units::show_bytes(self.done), units::show_bytes(self.total)),
-            Unit::Steps => format!("{} of {} steps", self.done, self.total),
+            ProgressUnit::Bytes => format!("{} of {}", units::format_bytes(self.done), units::format_bytes(self.total)),
+            ProgressUnit::Steps => format!("{} of {} steps", self.done, self.total),
         };
         format!("{what} {count} ({percent} %) {detail}").trim_end().to_owned()
     }
 }
 
-impl Drop for Progress {
+impl Drop for ProgressDisplay {
     /// The bar makes way for the result.
     fn drop(&mut self) {
-        if let Shown::Bar(bar) = &self.shown {
+        if let ProgressRenderer::Bar(bar) = &self.renderer {
             bar.finish_and_clear();
         }
     }
@@ -122,14 +124,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plain_line_says_what_how_much_and_how_far() {
-        let output = Output { json: false, quiet: true, colour: false };
-        let mut bytes = Progress::of_bytes("sending", 4 << 20, output);
+    fn a_progress_line_has_label_count_and_percent() {
+        let output = CliOutput { json: false, quiet: true, colour: false };
+        let mut bytes = ProgressDisplay::for_bytes("sending", 4 << 20, output);
         bytes.advance(1 << 20);
-        assert_eq!(bytes.line(""), "sending 1.0 MiB of 4.0 MiB (25 %)");
-        let mut steps = Progress::of_steps("digits-1", output);
-        assert_eq!(steps.line(""), "digits-1 0 of 0 steps (0 %)");
+        assert_eq!(bytes.format_line(""), "sending 1.0 MiB of 4.0 MiB (25 %)");
+        let mut steps = ProgressDisplay::for_steps("digits-1", output);
+        assert_eq!(steps.format_line(""), "digits-1 0 of 0 steps (0 %)");
         steps.set(30, 40, "loss 0.1250");
-        assert_eq!(steps.line("loss 0.1250"), "digits-1 30 of 40 steps (75 %) loss 0.1250");
+        assert_eq!(steps.format_line("loss 0.1250"), "digits-1 30 of 40 steps (75 %) loss 0.1250");
     }
 }

@@ -2,59 +2,59 @@
 
 use std::path::{Path, PathBuf};
 
-use saggar_project::{Diagnostics, Manifest, PROJECT_FILE, Task, UserConfig};
+use saggar_project::{Diagnostics, PROJECT_FILE, ProjectManifest, TaskSection, UserConfig};
 
-use crate::exit::{self, Failure};
+use crate::exit::{self, CliError};
 
 /// Bytes of a project file.
 const PROJECT_BYTES_MAX: u64 = 1 << 20;
 
 /// A project file that was found and is valid.
 #[derive(Debug)]
-pub(crate) struct Project {
+pub(crate) struct ProjectContext {
     /// The directory it is in, which its paths are relative to.
     pub(crate) root: PathBuf,
-    pub(crate) manifest: Manifest,
+    pub(crate) manifest: ProjectManifest,
 }
 
-impl Project {
+impl ProjectContext {
     /// The project of this directory; none where there is no file.
     ///
     /// # Errors
     /// Every mistake in the file, with its place.
-    pub(crate) fn find() -> Result<Option<Project>, Failure> {
-        find_file().map(|path| Project::read(&path)).transpose()
+    pub(crate) fn find() -> Result<Option<ProjectContext>, CliError> {
+        find_file().map(|path| ProjectContext::read(&path)).transpose()
     }
 
     /// The project of this directory, which must be there where a task of it is wanted.
-    pub(crate) fn for_task(task: Option<&str>) -> Result<Option<Project>, Failure> {
-        if task.is_some() { Project::require().map(Some) } else { Project::find() }
+    pub(crate) fn for_task(task: Option<&str>) -> Result<Option<ProjectContext>, CliError> {
+        if task.is_some() { ProjectContext::require().map(Some) } else { ProjectContext::find() }
     }
 
     /// The project of this directory, which must be there.
-    pub(crate) fn require() -> Result<Project, Failure> {
-        Project::find()?.ok_or_else(|| {
-            Failure::new(exit::NOT_FOUND, "no_project", format!("no {PROJECT_FILE} here or above"))
-                .hint("`saggar init NAME` makes a project; or go to one's directory")
+    pub(crate) fn require() -> Result<ProjectContext, CliError> {
+        ProjectContext::find()?.ok_or_else(|| {
+            CliError::new(exit::NOT_FOUND, "no_project", format!("no {PROJECT_FILE} here or above"))
+                .with_hint("`saggar init NAME` makes a project; or go to one's directory")
         })
     }
 
     /// The project of this file.
     ///
     /// # Errors
-    /// As [`Project::find`].
-    pub(crate) fn read(path: &Path) -> Result<Project, Failure> {
-        let text = read(path)?;
-        let manifest = Manifest::parse(&text).map_err(|found| refused(path, &found))?;
+    /// As [`ProjectContext::find`].
+    pub(crate) fn read(path: &Path) -> Result<ProjectContext, CliError> {
+        let text = read_manifest_text(path)?;
+        let manifest = ProjectManifest::parse(&text).map_err(|found| invalid_manifest_error(path, &found))?;
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        Ok(Project { root: parent.unwrap_or(Path::new(".")).to_owned(), manifest })
+        Ok(ProjectContext { root: parent.unwrap_or(Path::new(".")).to_owned(), manifest })
     }
 
     /// A task of it, with its name.
     ///
     /// # Errors
     /// There is none of that name.
-    pub(crate) fn task<'a>(&'a self, name: &'a str) -> Result<(&'a str, &'a Task), Failure> {
+    pub(crate) fn task<'a>(&'a self, name: &'a str) -> Result<(&'a str, &'a TaskSection), CliError> {
         self.manifest.tasks.get(name).map(|task| (name, task)).ok_or_else(|| {
             let known: Vec<&str> = self.manifest.tasks.keys().map(String::as_str).collect();
             let hint = match known.is_empty() {
@@ -62,7 +62,7 @@ impl Project {
                 false => format!("its tasks are: {}", known.join(", ")),
             };
             let message = format!("{PROJECT_FILE} has no task {name:?}");
-            Failure::new(exit::NOT_FOUND, "no_task", message).hint(hint)
+            CliError::new(exit::NOT_FOUND, "no_task", message).with_hint(hint)
         })
     }
 
@@ -73,10 +73,10 @@ impl Project {
 }
 
 /// The text of a project file.
-pub(crate) fn read(path: &Path) -> Result<String, Failure> {
+pub(crate) fn read_manifest_text(path: &Path) -> Result<String, CliError> {
     let bytes = saggar_store::regular_file::read(path, PROJECT_BYTES_MAX).map_err(|error| {
-        Failure::new(exit::NOT_FOUND, "unreadable", format!("{}: {error}", path.display()))
-            .hint(format!("name a {PROJECT_FILE}; `saggar init NAME` makes one"))
+        CliError::new(exit::NOT_FOUND, "unreadable", format!("{}: {error}", path.display()))
+            .with_hint(format!("name a {PROJECT_FILE}; `saggar init NAME` makes one"))
     })?;
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
@@ -84,7 +84,7 @@ pub(crate) fn read(path: &Path) -> Result<String, Failure> {
         let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
         let column = String::from_utf8_lossy(before.rsplit(|byte| *byte == b'\n').next().unwrap_or_default());
         let place = format!("{}:{line}:{}", path.display(), column.chars().count() + 1);
-        Failure::invalid(format!("{place}: expected text in UTF-8")).hint("save the file as UTF-8")
+        CliError::invalid(format!("{place}: expected text in UTF-8")).with_hint("save the file as UTF-8")
     })
 }
 
@@ -102,13 +102,13 @@ pub(crate) fn find_file() -> Option<PathBuf> {
 }
 
 /// Every mistake of a file as one failure, a line for each.
-pub(crate) fn refused(path: &Path, found: &Diagnostics) -> Failure {
+pub(crate) fn invalid_manifest_error(path: &Path, found: &Diagnostics) -> CliError {
     let path = path.display().to_string();
-    Failure::invalid(format!("{path} is not valid\n{}", found.render(&path)))
+    CliError::invalid(format!("{path} is not valid\n{}", found.render(&path)))
 }
 
 /// The job that is meant. In a project's directory `3` is its job of that number; `digits/3` is `digits-3` everywhere.
-pub(crate) fn job_name(text: &str) -> String {
+pub(crate) fn resolve_job_name(text: &str) -> String {
     let number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let mut segments = text.rsplit('/');
     let last = segments.next().unwrap_or(text);
@@ -117,7 +117,7 @@ pub(crate) fn job_name(text: &str) -> String {
     }
     let project = match segments.next() {
         Some(project) => Some(project.to_owned()),
-        None => environment("SAGGAR_PROJECT").or_else(|| {
+        None => non_empty_env_var("SAGGAR_PROJECT").or_else(|| {
             let text = std::fs::read_to_string(find_file()?).ok()?;
             saggar_project::project_name(&text)
         }),
@@ -126,14 +126,14 @@ pub(crate) fn job_name(text: &str) -> String {
 }
 
 /// A variable of the environment that says something.
-pub(crate) fn environment(name: &str) -> Option<String> {
+pub(crate) fn non_empty_env_var(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 /// Where the user's configuration is looked for.
 pub(crate) fn user_config_file() -> Option<PathBuf> {
-    let config = environment("XDG_CONFIG_HOME").map(PathBuf::from);
-    let config = config.or_else(|| environment("HOME").map(|home| Path::new(&home).join(".config")));
+    let config = non_empty_env_var("XDG_CONFIG_HOME").map(PathBuf::from);
+    let config = config.or_else(|| non_empty_env_var("HOME").map(|home| Path::new(&home).join(".config")));
     config.map(|config| config.join("saggar/config.toml"))
 }
 
@@ -141,9 +141,9 @@ pub(crate) fn user_config_file() -> Option<PathBuf> {
 ///
 /// # Errors
 /// Every mistake in the file, with its place.
-pub(crate) fn user_config() -> Result<UserConfig, Failure> {
+pub(crate) fn user_config() -> Result<UserConfig, CliError> {
     let Some(path) = user_config_file().filter(|path| path.is_file()) else { return Ok(UserConfig::default()) };
-    UserConfig::parse(&read(&path)?).map_err(|found| refused(&path, &found))
+    UserConfig::parse(&read_manifest_text(&path)?).map_err(|found| invalid_manifest_error(&path, &found))
 }
 
 #[cfg(test)]
@@ -151,11 +151,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn jobs_are_named_in_every_form() {
-        assert_eq!(job_name("digits-3"), "digits-3");
-        assert_eq!(job_name("digits/3"), "digits-3");
-        assert_eq!(job_name("me/projects/digits/3"), "digits-3");
-        assert_eq!(job_name("a/b"), "a/b");
-        assert_eq!(job_name(""), "");
+    fn job_names_are_resolved_from_names_and_numbers() {
+        assert_eq!(resolve_job_name("digits-3"), "digits-3");
+        assert_eq!(resolve_job_name("digits/3"), "digits-3");
+        assert_eq!(resolve_job_name("me/projects/digits/3"), "digits-3");
+        assert_eq!(resolve_job_name("a/b"), "a/b");
+        assert_eq!(resolve_job_name(""), "");
     }
 }

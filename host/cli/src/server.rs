@@ -3,22 +3,22 @@
 use std::path::PathBuf;
 
 use crate::args::Cli;
-use crate::client::Client;
-use crate::commands::run::layers::Source;
-use crate::exit::Failure;
-use crate::project::{self, environment};
+use crate::client::ApiClient;
+use crate::commands::run::layers::ConfigSource;
+use crate::exit::CliError;
+use crate::project::{self, non_empty_env_var};
 
 /// Where a server is when nobody says where.
-pub(crate) const LOCAL: &str = "http://127.0.0.1:5000";
+pub(crate) const DEFAULT_SERVER_URL: &str = "http://127.0.0.1:5000";
 
 /// A server, and what it is asked with; each with who says it, and none where nobody does.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ServerAddress {
     /// Its address.
-    pub(crate) said: Option<(String, Source)>,
-    pub(crate) key: Option<(String, Source)>,
+    pub(crate) host: Option<(String, ConfigSource)>,
+    pub(crate) key: Option<(String, ConfigSource)>,
     /// The file with the certificates that vouch for it.
-    pub(crate) ca: Option<(PathBuf, Source)>,
+    pub(crate) ca: Option<(PathBuf, ConfigSource)>,
 }
 
 impl ServerAddress {
@@ -26,7 +26,7 @@ impl ServerAddress {
     ///
     /// # Errors
     /// The configuration is not valid.
-    pub(crate) fn of(cli: &Cli) -> Result<ServerAddress, Failure> {
+    pub(crate) fn from_cli(cli: &Cli) -> Result<ServerAddress, CliError> {
         let user = project::user_config()?;
         let beside = |path: String| match project::user_config_file() {
             Some(file) => file.with_file_name(path),
@@ -34,39 +34,40 @@ impl ServerAddress {
         };
         let ca = cli.ca.as_ref().map(|path| path.display().to_string());
         Ok(ServerAddress {
-            said: given(cli.host.as_ref(), "SAGGAR_HOST").or(user.host.map(|host| (host, Source::User))),
-            key: given(cli.key.as_ref(), "SAGGAR_API_KEY"),
-            ca: given(ca.as_ref(), "SAGGAR_CA")
+            host: value_with_source(cli.host.as_ref(), "SAGGAR_HOST")
+                .or(user.host.map(|host| (host, ConfigSource::User))),
+            key: value_with_source(cli.key.as_ref(), "SAGGAR_API_KEY"),
+            ca: value_with_source(ca.as_ref(), "SAGGAR_CA")
                 .map(|(path, source)| (PathBuf::from(path), source))
-                .or(user.ca.map(|path| (beside(path), Source::User))),
+                .or(user.ca.map(|path| (beside(path), ConfigSource::User))),
         })
     }
 
     pub(crate) fn host(&self) -> &str {
-        self.said.as_ref().map_or(LOCAL, |(host, _)| host)
+        self.host.as_ref().map_or(DEFAULT_SERVER_URL, |(host, _)| host)
     }
 
     /// Whether the command line or the environment names it.
-    pub(crate) fn is_given(&self) -> bool {
-        matches!(self.said, Some((_, Source::Flag | Source::Environment(_))))
+    pub(crate) fn is_explicit(&self) -> bool {
+        matches!(self.host, Some((_, ConfigSource::Flag | ConfigSource::Environment(_))))
     }
 
     /// A client of it.
     ///
     /// # Errors
     /// The key or the certificates are none.
-    pub(crate) fn client(&self) -> Result<Client, Failure> {
+    pub(crate) fn client(&self) -> Result<ApiClient, CliError> {
         let (key, ca) = (self.key.as_ref(), self.ca.as_ref());
-        Client::new(self.host(), key.map(|(key, _)| key.as_str()), ca.map(|(ca, _)| ca.as_path()))
+        ApiClient::new(self.host(), key.map(|(key, _)| key.as_str()), ca.map(|(ca, _)| ca.as_path()))
     }
 }
 
 /// What a flag or the variable of this name said, if it said something: the same text in both is the variable's.
-fn given(value: Option<&String>, variable: &'static str) -> Option<(String, Source)> {
+fn value_with_source(value: Option<&String>, variable: &'static str) -> Option<(String, ConfigSource)> {
     let value = value.filter(|value| !value.is_empty())?;
-    let source = match environment(variable) {
-        Some(text) if &text == value => Source::Environment(variable),
-        _ => Source::Flag,
+    let source = match non_empty_env_var(variable) {
+        Some(text) if &text == value => ConfigSource::Environment(variable),
+        _ => ConfigSource::Flag,
     };
     Some((value.clone(), source))
 }

@@ -1,19 +1,19 @@
 //! Quantities as commands print them. How users write them is `saggar_project::units`.
 
-use saggar_jobs::logs::Since;
+use saggar_jobs::logs::LogSince;
 use saggar_project::UnitError;
 
 /// Reads `10m` or `2026-11-21T12:03:13Z`, which the server reads again by its own clock. A bare number, which programs may send
 /// as milliseconds, is refused: people who type `10` mean minutes or seconds.
-pub(crate) fn since(text: &str) -> Result<String, UnitError> {
+pub(crate) fn parse_since(text: &str) -> Result<String, UnitError> {
     if text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(UnitError::Since { text: text.to_owned() });
     }
-    text.parse::<Since>().map(|_| text.to_owned())
+    text.parse::<LogSince>().map(|_| text.to_owned())
 }
 
 /// `4.7 MiB`.
-pub(crate) fn show_bytes(bytes: u64) -> String {
+pub(crate) fn format_bytes(bytes: u64) -> String {
     let mut value = bytes as f64;
     for unit in ["B", "KiB", "MiB", "GiB"] {
         if value < 1024.0 {
@@ -25,7 +25,7 @@ pub(crate) fn show_bytes(bytes: u64) -> String {
 }
 
 /// `2m 06s`.
-pub(crate) fn show_duration(seconds: f64) -> String {
+pub(crate) fn format_duration(seconds: f64) -> String {
     let whole = seconds.max(0.0) as u64;
     match (whole / 3600, whole / 60 % 60, whole % 60) {
         (0, 0, _) => format!("{:.1}s", seconds.max(0.0)),
@@ -35,12 +35,12 @@ pub(crate) fn show_duration(seconds: f64) -> String {
 }
 
 /// `2026-11-21T23:15:00.000Z`.
-pub(crate) fn show_time(ms: u64) -> String {
+pub(crate) fn format_time(ms: u64) -> String {
     saggar_jobs::logs::timestamp(i64::try_from(ms).unwrap_or(i64::MAX))
 }
 
 /// `3 min ago`.
-pub(crate) fn show_age(then_ms: u64, now_ms: u64) -> String {
+pub(crate) fn format_age(then_ms: u64, now_ms: u64) -> String {
     let seconds = now_ms.saturating_sub(then_ms) / 1000;
     match seconds {
         0..60 => format!("{seconds} s ago"),
@@ -55,10 +55,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantities_are_shown_with_units() {
-        assert_eq!(show_bytes(900), "900 B");
-        assert_eq!(show_bytes(4_928_307), "4.7 MiB");
-        assert_eq!(show_duration(126.2), "2m 06s");
-        assert_eq!(show_age(0, 190_000), "3 min ago");
+    fn quantities_are_formatted_with_units() {
+        assert_eq!(format_bytes(900), "900 B");
+        assert_eq!(format_bytes(4_928_307), "4.7 MiB");
+        assert_eq!(format_duration(126.2), "2m 06s");
+        assert_eq!(format_age(0, 190_000), "3 min ago");
     }
 }

@@ -2,36 +2,36 @@
 
 use std::collections::BTreeSet;
 
-use saggar_store::records::{Job, JobFilter, NewJob, Reason, Records};
-use saggar_store::{JobState, Rights};
+use saggar_store::records::{JobFilter, JobRecord, JobRecords, NewJob, StateReason};
+use saggar_store::{AccessRights, JobState};
 use serde_json::{Map, Value};
 
-use crate::Jobs;
+use crate::JobService;
 use crate::error::JobError;
 use crate::scheduler;
-use crate::spec::{JobSpec, Origin, PREEMPTED, Which};
+use crate::spec::{CheckpointSelector, InitFrom, JobSpec, PREEMPTED};
 
 /// A job to record.
 #[derive(Clone, Debug)]
-pub struct Submission {
+pub struct JobSubmission {
     /// What it is to do. The caller has checked that plugin and datasets exist, and filled in their versions.
     pub spec: JobSpec,
     /// The key that it comes with.
     pub owner: Option<String>,
     /// What that key may do.
-    pub rights: Rights,
+    pub rights: AccessRights,
     /// Submitting again under the same one gives the same job.
     pub idempotency_key: Option<String>,
 }
 
-impl Jobs {
+impl JobService {
     /// Records a job and has it run in its turn.
     ///
     /// # Errors
-    /// `Spec`; `NoQueue`; `Records`, among them that too many wait.
-    pub async fn submit(&self, submission: Submission) -> Result<Job, JobError> {
-        let Submission { spec, owner, rights, idempotency_key } = submission;
-        self.check(&spec)?;
+    /// `Spec`; `NoQueue`; `JobRecords`, among them that too many wait.
+    pub async fn submit(&self, submission: JobSubmission) -> Result<JobRecord, JobError> {
+        let JobSubmission { spec, owner, rights, idempotency_key } = submission;
+        self.validate_spec(&spec)?;
         let job = NewJob {
             project: spec.project.clone(),
             task: spec.task.clone(),
@@ -44,29 +44,29 @@ impl Jobs {
             ..NewJob::default()
         };
         let now_ms = self.shared.clock.now_ms();
-        let job = self.shared.records(move |records| records.submit(&job, now_ms)).await?;
+        let job = self.shared.with_records(move |records| records.submit(&job, now_ms)).await?;
         self.shared.metrics.families.jobs_submitted.with_label_values(&[&spec.project, &spec.task]).inc();
-        self.shared.wake();
-        self.shared.touch();
+        self.shared.wake_scheduler();
+        self.shared.notify_change();
         Ok(job)
     }
 
     /// The job that was submitted under this idempotency key, if there is one.
     ///
     /// # Errors
-    /// `Records`.
-    pub async fn submitted(&self, key: &str) -> Result<Option<Job>, JobError> {
+    /// `JobRecords`.
+    pub async fn job_by_idempotency_key(&self, key: &str) -> Result<Option<JobRecord>, JobError> {
         let key = key.to_owned();
-        self.shared.records(move |records| records.submitted(&key)).await
+        self.shared.with_records(move |records| records.find_by_idempotency_key(&key)).await
     }
 
     /// Whether a job could be submitted: its specification is one, and its queue is there.
     ///
     /// # Errors
     /// `Spec`; `NoQueue`.
-    pub(crate) fn check(&self, spec: &JobSpec) -> Result<(), JobError> {
+    pub(crate) fn validate_spec(&self, spec: &JobSpec) -> Result<(), JobError> {
         spec.validate()?;
-        let layout = self.layout();
+        let layout = self.scheduler_config();
         if layout.queues.contains_key(&spec.queue) {
             return Ok(());
         }
@@ -77,26 +77,26 @@ impl Jobs {
     /// Asks a job to stop. A running one saves its state first.
     ///
     /// # Errors
-    /// `NotFound`; `State` where it is over; `Records`.
-    pub async fn stop(&self, name: &str, reason: Reason) -> Result<Job, JobError> {
+    /// `NotFound`; `State` where it is over; `JobRecords`.
+    pub async fn stop(&self, name: &str, reason: StateReason) -> Result<JobRecord, JobError> {
         let (name, now_ms) = (name.to_owned(), self.shared.clock.now_ms());
-        let stop = move |records: &dyn Records| {
+        let stop = move |records: &dyn JobRecords| {
             let id = records.get(&name)?.id;
             records.request_stop(&id, &reason, now_ms)
         };
-        let job = self.shared.records(stop).await?;
-        self.shared.order(&job.id, |orders| orders.stop = true);
-        self.shared.touch();
+        let job = self.shared.with_records(stop).await?;
+        self.shared.update_control(&job.id, |orders| orders.stop = true);
+        self.shared.notify_change();
         Ok(job)
     }
 
     /// Has a running job save its state and be queued again.
     ///
     /// # Errors
-    /// `NotFound`; `State` where it does not run here; `Records`.
-    pub async fn preempt(&self, name: &str) -> Result<Job, JobError> {
+    /// `NotFound`; `State` where it does not run here; `JobRecords`.
+    pub async fn preempt(&self, name: &str) -> Result<JobRecord, JobError> {
         let job = self.get(name).await?;
-        if !scheduler::requeue(&self.shared, &job.id, Reason::new(PREEMPTED, "preempted by a user")) {
+        if !scheduler::request_requeue(&self.shared, &job.id, StateReason::new(PREEMPTED, "preempted by a user")) {
             let (state, hint) = (job.state.name().to_owned(), "only a running job can be preempted".to_owned());
             return Err(JobError::State { name: job.name, state, hint });
         }
@@ -104,16 +104,16 @@ impl Jobs {
     }
 
     /// Has a running job take a checkpoint at its next step boundary. False where it is not running here.
-    pub fn checkpoint(&self, id: &str) -> bool {
-        self.shared.order(id, |orders| orders.checkpoints += 1)
+    pub fn request_checkpoint(&self, id: &str) -> bool {
+        self.shared.update_control(id, |orders| orders.checkpoints += 1)
     }
 
     /// Jobs that are not over with what they were asked for, newest first. Those whose specification cannot be read are left
     /// out.
     ///
     /// # Errors
-    /// `Records`.
-    pub async fn unfinished(&self) -> Result<Vec<(Job, JobSpec)>, JobError> {
+    /// `JobRecords`.
+    pub async fn unfinished_jobs(&self) -> Result<Vec<(JobRecord, JobSpec)>, JobError> {
         let states = JobState::ALL.into_iter().filter(|state| !state.is_final()).collect();
         let mut filter = JobFilter { states, ..JobFilter::default() };
         let mut unfinished = Vec::new();
@@ -121,7 +121,7 @@ impl Jobs {
             let jobs = self.list(filter.clone()).await?;
             let Some(last) = jobs.last() else { return Ok(unfinished) };
             filter.before = Some(last.cursor);
-            let spec = |job: Job| serde_json::from_str(&job.spec).ok().map(|spec| (job, spec));
+            let spec = |job: JobRecord| serde_json::from_str(&job.spec).ok().map(|spec| (job, spec));
             unfinished.extend(jobs.into_iter().filter_map(spec));
         }
     }
@@ -129,11 +129,11 @@ impl Jobs {
     /// The newest jobs that are over, with what they were asked to do; at most `JOBS_LISTED_MAX`.
     ///
     /// # Errors
-    /// `Records`.
-    pub async fn newest_finished(&self) -> Result<Vec<(Job, JobSpec)>, JobError> {
+    /// `JobRecords`.
+    pub async fn newest_finished_jobs(&self) -> Result<Vec<(JobRecord, JobSpec)>, JobError> {
         let states = JobState::ALL.into_iter().filter(|state| state.is_final()).collect();
         let jobs = self.list(JobFilter { states, ..JobFilter::default() }).await?;
-        let spec = |job: Job| serde_json::from_str(&job.spec).ok().map(|spec| (job, spec));
+        let spec = |job: JobRecord| serde_json::from_str(&job.spec).ok().map(|spec| (job, spec));
         Ok(jobs.into_iter().filter_map(spec).collect())
     }
 
@@ -141,21 +141,21 @@ impl Jobs {
     /// forgotten later, files whose job is forgotten would stay for ever.
     ///
     /// # Errors
-    /// `NotFound`; `State` where it is not over; `Records`.
-    pub async fn forget(&self, id: &str) -> Result<Job, JobError> {
+    /// `NotFound`; `State` where it is not over; `JobRecords`.
+    pub async fn delete_record(&self, id: &str) -> Result<JobRecord, JobError> {
         let id = id.to_owned();
-        let job = self.shared.records(move |records| records.remove(&id)).await?;
-        self.shared.series(|series, families| series.forget(families, &job.name));
-        self.shared.touch();
+        let job = self.shared.with_records(move |records| records.remove(&id)).await?;
+        self.shared.with_series(|series, families| series.remove_job(families, &job.name));
+        self.shared.notify_change();
         Ok(job)
     }
 
     /// Gives the disk space of what was removed from the records back.
     ///
     /// # Errors
-    /// `Records`.
+    /// `JobRecords`.
     pub async fn compact(&self) -> Result<(), JobError> {
-        self.shared.records(|records| records.compact()).await
+        self.shared.with_records(|records| records.compact()).await
     }
 }
 
@@ -166,8 +166,8 @@ impl Jobs {
 ///
 /// # Errors
 /// `Spec` where an override names no field or has no such value.
-pub fn restarted(
-    job: &Job,
+pub fn restart_spec(
+    job: &JobRecord,
     parameters: Map<String, Value>,
     overrides: Map<String, Value>,
     resume: Option<bool>,
@@ -175,22 +175,22 @@ pub fn restarted(
 ) -> Result<JobSpec, JobError> {
     let unreadable = |error: serde_json::Error| JobError::Override { reason: error.to_string() };
     let mut spec: Map<String, Value> = serde_json::from_str(&job.spec).map_err(unreadable)?;
-    let known: BTreeSet<String> = fields();
+    let known: BTreeSet<String> = spec_field_names();
     for (key, value) in overrides {
         if !known.contains(&key) {
             let known = known.into_iter().collect::<Vec<_>>().join(", ");
             return Err(JobError::Override { reason: format!("there is no field {key:?}; there are: {known}") });
         }
-        set(&mut spec, key, value);
+        set_or_remove(&mut spec, key, value);
     }
     let given = spec.entry("parameters").or_insert_with(|| Value::Object(Map::new()));
     if let Value::Object(given) = given {
-        parameters.into_iter().for_each(|(key, value)| set(given, key, value));
+        parameters.into_iter().for_each(|(key, value)| set_or_remove(given, key, value));
     }
     let mut spec: JobSpec = serde_json::from_value(Value::Object(spec)).map_err(unreadable)?;
     match resume.unwrap_or(has_checkpoint && job.state != JobState::Succeeded) {
         true if has_checkpoint => {
-            spec.init_from = Some(Origin::Checkpoint { job: job.name.clone(), which: Which::Latest });
+            spec.init_from = Some(InitFrom::Checkpoint { job: job.name.clone(), which: CheckpointSelector::Latest });
         }
         true => {
             let hint = "it has no checkpoint to go on from; leave `resume` out".to_owned();
@@ -201,7 +201,7 @@ pub fn restarted(
     Ok(spec)
 }
 
-fn set(object: &mut Map<String, Value>, key: String, value: Value) {
+fn set_or_remove(object: &mut Map<String, Value>, key: String, value: Value) {
     if value.is_null() {
         object.shift_remove(&key);
     } else {
@@ -210,12 +210,12 @@ fn set(object: &mut Map<String, Value>, key: String, value: Value) {
 }
 
 /// Names of a specification's fields: those of one in which everything is said.
-fn fields() -> BTreeSet<String> {
+fn spec_field_names() -> BTreeSet<String> {
     let whole = JobSpec {
         experiment: Some(String::new()),
-        init_from: Some(Origin::Model { model: String::new(), version: None }),
+        init_from: Some(InitFrom::Model { model: String::new(), version: None }),
         gpu_slots: 2.0,
-        checkpoint_keep_best: Some(crate::spec::keep_best("loss")),
+        checkpoint_keep_best: Some(crate::spec::parse_keep_best("loss")),
         max_runtime_seconds: Some(1.0),
         auto_extend: 1,
         max_attempt_runtime_seconds: Some(1.0),
@@ -223,11 +223,11 @@ fn fields() -> BTreeSet<String> {
         gpu_memory_bytes: Some(1),
         non_finite: crate::spec::NonFinite::Continue,
         precision: crate::spec::Precision::Mixed,
-        utilization: Some(crate::spec::Utilization { min_gpu: 1.0, window_seconds: 1.0 }),
+        utilization: Some(crate::spec::UtilizationPolicy { min_gpu: 1.0, window_seconds: 1.0 }),
         secrets: vec![String::new()],
         replicas: 2,
         shards: Some(2),
-        predict: Some(crate::spec::Prediction { model: String::new(), version: None, split: None, out: None }),
+        predict: Some(crate::spec::PredictionSpec { model: String::new(), version: None, split: None, out: None }),
         measure: true,
         message: Some(String::new()),
         ..JobSpec::new("", "")
@@ -240,29 +240,29 @@ fn fields() -> BTreeSet<String> {
 
 #[cfg(test)]
 mod tests {
-    use saggar_store::records::Demand;
+    use saggar_store::records::SchedulingRequest;
     use serde_json::json;
 
     use super::*;
 
-    fn job(state: JobState) -> Job {
+    fn job(state: JobState) -> JobRecord {
         let spec = JobSpec {
             parameters: json!({"lr": 0.1, "epochs": 3}).as_object().cloned().unwrap(),
             ..JobSpec::new("mnist", "0".repeat(64))
         };
-        Job {
+        JobRecord {
             id: "id".to_owned(),
             name: "mnist-3".to_owned(),
             project: "mnist".to_owned(),
             number: 3,
             task: "train".to_owned(),
             spec: serde_json::to_string(&spec).unwrap(),
-            demand: Demand::default(),
+            demand: SchedulingRequest::default(),
             experiment: None,
             owner: None,
-            rights: saggar_store::Rights::default(),
+            rights: saggar_store::AccessRights::default(),
             state,
-            reason: Reason::default(),
+            reason: StateReason::default(),
             stop: None,
             created_ms: 0,
             started_ms: None,
@@ -281,10 +281,10 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_said_changes() {
+    fn a_restart_changes_only_the_overridden_fields() {
         let old = job(JobState::Succeeded);
         let again =
-            restarted(&old, object(json!({"lr": 0.01})), object(json!({"seed": 4, "message": "x"})), None, true)
+            restart_spec(&old, object(json!({"lr": 0.01})), object(json!({"seed": 4, "message": "x"})), None, true)
                 .unwrap();
         let before: JobSpec = serde_json::from_str(&old.spec).unwrap();
         let expected = JobSpec {
@@ -294,14 +294,14 @@ mod tests {
             ..before
         };
         assert_eq!(again, expected);
-        let without = restarted(&old, object(json!({"lr": null})), Map::new(), None, true).unwrap();
+        let without = restart_spec(&old, object(json!({"lr": null})), Map::new(), None, true).unwrap();
         assert_eq!(without.parameters, object(json!({"epochs": 3})));
     }
 
     #[test]
-    fn what_did_not_succeed_goes_on() {
+    fn a_restart_of_an_unsuccessful_job_resumes_from_its_checkpoint() {
         let from = |state, resume, checkpoint| {
-            restarted(&job(state), Map::new(), Map::new(), resume, checkpoint).map(|spec| spec.init_from.is_some())
+            restart_spec(&job(state), Map::new(), Map::new(), resume, checkpoint).map(|spec| spec.init_from.is_some())
         };
         assert!(from(JobState::TimedOut, None, true).unwrap());
         assert!(!from(JobState::TimedOut, None, false).unwrap());
@@ -312,13 +312,13 @@ mod tests {
     }
 
     #[test]
-    fn an_override_of_nothing_is_refused() {
+    fn an_override_of_an_unknown_field_is_refused() {
         for wrong in [json!({"sed": 1}), json!({"seed": "x"}), json!({"retry_on": ["never"]})] {
-            let refused = restarted(&job(JobState::Failed), Map::new(), object(wrong.clone()), None, false);
+            let refused = restart_spec(&job(JobState::Failed), Map::new(), object(wrong.clone()), None, false);
             assert!(matches!(refused, Err(JobError::Override { .. })), "{wrong}");
         }
         // Every field there is can be said.
-        let known = fields();
+        let known = spec_field_names();
         for field in ["project", "gpu_slots", "retry_on", "init_from", "shards", "checkpoint_keep_best"] {
             assert!(known.contains(field), "{field}");
         }

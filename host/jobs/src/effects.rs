@@ -1,16 +1,16 @@
 //! What jobs and schedules did to things outside of them, or were refused: for whoever keeps the audit log.
 
-use saggar_store::{Effect, Rights};
+use saggar_store::{AccessAction, AccessRights};
 
 /// An effect of a job or a schedule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobEffect {
     /// What was done, or wanted.
-    pub effect: Effect,
+    pub effect: AccessAction,
     /// The thing's name.
     pub thing: String,
     /// Whose rights were asked.
-    pub rights: Rights,
+    pub rights: AccessRights,
     /// The project that it was done in.
     pub project: String,
     /// For people: `version 3 by job digits-7`.

@@ -164,7 +164,7 @@ pub enum SpecError {
 
 /// Why pools and queues cannot be as they are configured.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-pub enum LayoutError {
+pub enum SchedulerConfigError {
     /// Not a name.
     #[error(
         "{kind} {name:?} is no name: expected 1 to 63 of a-z, 0-9, '.', '_' and '-', beginning with a letter or digit"
@@ -296,7 +296,7 @@ impl JobError {
     }
 
     /// Whether nothing is wrong with what was asked for, so that it may be done a moment later.
-    pub(crate) fn is_the_servers(&self) -> bool {
+    pub(crate) fn is_server_fault(&self) -> bool {
         match self {
             JobError::Records(error) => !matches!(error, RecordError::Invalid { .. } | RecordError::QueueFull { .. }),
             JobError::Io(_) | JobError::Launch { .. } => true,

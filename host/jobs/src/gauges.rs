@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use saggar_metrics::Families;
+use saggar_metrics::MetricHandles;
 use saggar_store::records::JobState;
 
-use crate::scheduler::Look;
-use crate::shared::Shared;
+use crate::scheduler::QueueSnapshot;
+use crate::shared::SharedState;
 
 /// Sets the gauges of queues and pools. Those that nobody uses are 0, not absent.
-pub(crate) fn count(families: &Families, look: &Look) {
+pub(crate) fn set_queue_gauges(families: &MetricHandles, look: &QueueSnapshot) {
     let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
     for name in look.layout.queues.keys() {
         let waiting = look.waiting.iter().filter(|job| job.demand.queue == *name).count();
@@ -28,8 +28,8 @@ pub(crate) fn count(families: &Families, look: &Look) {
 }
 
 /// Sets `saggar_jobs`. States that no job is in are 0, not absent.
-pub(crate) async fn count_states(shared: &Arc<Shared>) {
-    let Ok(counts) = shared.records(|records| records.count_by_state()).await else { return };
+pub(crate) async fn set_state_gauges(shared: &Arc<SharedState>) {
+    let Ok(counts) = shared.with_records(|records| records.count_by_state()).await else { return };
     let counts: HashMap<JobState, u64> = counts.into_iter().collect();
     for state in JobState::ALL {
         let count = counts.get(&state).copied().unwrap_or(0);

@@ -10,7 +10,7 @@ use tokio::process::{Child, Command};
 use crate::error::JobError;
 
 /// Starts workers for attempts.
-pub trait Launcher: Send + Sync + std::fmt::Debug {
+pub trait WorkerLauncher: Send + Sync + std::fmt::Debug {
     /// Starts a worker whose standard streams are pipes, and which is killed when the handle is dropped. Called once an
     /// attempt, from the supervisor's task; must not block.
     ///
@@ -38,7 +38,7 @@ const NICENESS: &str = "10";
 const NICE: &str = "/usr/bin/nice";
 
 impl LocalLauncher {
-    fn command(&self) -> Command {
+    fn nice_command(&self) -> Command {
         if !Path::new(NICE).is_file() {
             return Command::new(&self.program);
         }
@@ -48,9 +48,9 @@ impl LocalLauncher {
     }
 }
 
-impl Launcher for LocalLauncher {
+impl WorkerLauncher for LocalLauncher {
     fn launch(&self) -> Result<Child, JobError> {
-        let mut command = self.command();
+        let mut command = self.nice_command();
         command.arg("worker").arg("--home").arg(&self.home).arg("--models").arg(&self.models);
         if let Some(quota) = self.storage_quota {
             command.arg("--storage-quota").arg(quota.to_string());

@@ -26,9 +26,9 @@ pub const STOP_GRACE: Duration = Duration::from_secs(30);
 pub const COMMAND_TIME_MAX: Duration = Duration::from_secs(30);
 /// What is added to a worker's badness (proc_pid_oom_score_adj(5)), in thousandths of all memory: where memory is short the
 /// system kills a worker before the server, and a compile child, which has the most, before a worker.
-pub const WORKER_OOM_SCORE: u32 = 500;
+pub const WORKER_OOM_SCORE_ADJUSTMENT: u32 = 500;
 /// How often a worker says that it runs, on a thread that does nothing else.
-pub const WORKER_BEAT_INTERVAL: Duration = Duration::from_secs(2);
+pub const WORKER_HEARTBEAT_INTERVAL: Duration = Duration::from_secs(2);
 /// How long a worker whose device is lost may take to end by itself.
 pub const LOST_DEVICE_GRACE: Duration = Duration::from_secs(10);
 /// How long a worker may give no sign of life before it is killed and its attempt counts as lost.
@@ -38,11 +38,11 @@ pub const RANK_SILENCE_MAX: Duration = Duration::from_secs(600);
 /// Bytes of one message between them: a shard's gradients, or a checkpoint.
 pub const RANK_MESSAGE_BYTES_MAX: u64 = 16 << 30;
 /// Means over worker processes whose times wait to be reported together.
-pub const ALL_REDUCES_KEPT: usize = 64;
+pub const ALL_REDUCE_TIMES_BUFFERED: usize = 64;
 /// How often a worker reports its usage.
 pub const USAGE_INTERVAL: Duration = Duration::from_millis(500);
 /// How long the series of a finished job stay in `/metrics`.
-pub const SERIES_LINGER: Duration = Duration::from_secs(600);
+pub const SERIES_RETENTION_TIME: Duration = Duration::from_secs(600);
 /// When a training saves its first checkpoint, where nothing else was asked for.
 pub const CHECKPOINT_FIRST: Duration = Duration::from_secs(1);
 /// The shortest and the longest time between two checkpoints, where nothing else was asked for.
@@ -67,4 +67,4 @@ pub const SECRETS_MAX: usize = 32;
 pub const BACKOFF_MAX: Duration = Duration::from_secs(60);
 
 const _: () = assert!(LOG_LINE_BYTES_MAX < EVENT_BYTES_MAX);
-const _: () = assert!(WORKER_SILENCE_MAX.as_secs() >= 10 * WORKER_BEAT_INTERVAL.as_secs());
+const _: () = assert!(WORKER_SILENCE_MAX.as_secs() >= 10 * WORKER_HEARTBEAT_INTERVAL.as_secs());

@@ -18,37 +18,37 @@ pub const TIMESTAMP_BYTES: usize = 25;
 
 /// The moment from which on lines are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Since {
+pub enum LogSince {
     /// So long ago, by the clock of whoever writes the log.
     Ago(Duration),
     /// At this time, in milliseconds since 1970.
     At(i64),
 }
 
-impl FromStr for Since {
+impl FromStr for LogSince {
     type Err = UnitError;
 
     /// Reads `10m`, `2026-11-21T12:03:13Z` (RFC 3339) or `1795262593076`.
-    fn from_str(text: &str) -> Result<Since, UnitError> {
-        if let Ok(ago) = units::duration(text) {
-            return Ok(Since::Ago(ago));
+    fn from_str(text: &str) -> Result<LogSince, UnitError> {
+        if let Ok(ago) = units::parse_duration(text) {
+            return Ok(LogSince::Ago(ago));
         }
         let time = match text.parse() {
             Ok(ms) => jiff::Timestamp::from_millisecond(ms),
             Err(_) => text.parse(),
         };
-        time.map(|time| Since::At(time.as_millisecond())).map_err(|_| UnitError::Since { text: text.to_owned() })
+        time.map(|time| LogSince::At(time.as_millisecond())).map_err(|_| UnitError::Since { text: text.to_owned() })
     }
 }
 
-impl Since {
+impl LogSince {
     /// What the first wanted line is stamped with at the least; stamps have one length and one zone, so they are ordered as
     /// texts.
-    pub fn stamp(self, now_ms: u64) -> String {
+    pub fn min_timestamp(self, now_ms: u64) -> String {
         let now_ms = i64::try_from(now_ms).unwrap_or(i64::MAX);
         timestamp(match self {
-            Since::Ago(ago) => now_ms.saturating_sub(i64::try_from(ago.as_millis()).unwrap_or(i64::MAX)).max(0),
-            Since::At(ms) => ms.max(0),
+            LogSince::Ago(ago) => now_ms.saturating_sub(i64::try_from(ago.as_millis()).unwrap_or(i64::MAX)).max(0),
+            LogSince::At(ms) => ms.max(0),
         })
     }
 }
@@ -64,7 +64,7 @@ pub struct LogWriter {
     file: File,
     bytes: u64,
     last_ms: i64,
-    left_out: u64,
+    dropped_lines: u64,
 }
 
 impl LogWriter {
@@ -79,7 +79,7 @@ impl LogWriter {
         }
         let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path)?;
         let bytes = file.metadata()?.len();
-        Ok(LogWriter { file, bytes, last_ms: 0, left_out: 0 })
+        Ok(LogWriter { file, bytes, last_ms: 0, dropped_lines: 0 })
     }
 
     /// Writes one line at `now_ms` (milliseconds since 1970). Control characters become spaces, and a long line is cut:
@@ -87,9 +87,9 @@ impl LogWriter {
     ///
     /// # Errors
     /// Whatever the file system says.
-    pub fn line(&mut self, now_ms: i64, text: &str) -> io::Result<()> {
+    pub fn write_line(&mut self, now_ms: i64, text: &str) -> io::Result<()> {
         if self.bytes >= LOG_BYTES_MAX {
-            self.left_out += 1;
+            self.dropped_lines += 1;
             return Ok(());
         }
         self.last_ms = self.last_ms.max(now_ms);
@@ -114,11 +114,11 @@ impl LogWriter {
     /// # Errors
     /// Whatever the file system says.
     pub fn finish(&mut self, now_ms: i64) -> io::Result<()> {
-        if self.left_out > 0 {
+        if self.dropped_lines > 0 {
             self.last_ms = self.last_ms.max(now_ms);
-            let line = format!("{} {} lines left out: the log is full\n", timestamp(self.last_ms), self.left_out);
+            let line = format!("{} {} lines left out: the log is full\n", timestamp(self.last_ms), self.dropped_lines);
             self.file.write_all(line.as_bytes())?;
-            self.left_out = 0;
+            self.dropped_lines = 0;
         }
         self.file.sync_data()
     }
@@ -150,7 +150,7 @@ pub fn read_from(path: &Path, offset: u64, bytes_max: u64) -> io::Result<(String
 ///
 /// # Errors
 /// Whatever the file system says.
-pub fn read_back(path: &Path, end: u64, bytes_max: u64) -> io::Result<(String, Range<u64>)> {
+pub fn read_backward(path: &Path, end: u64, bytes_max: u64) -> io::Result<(String, Range<u64>)> {
     let file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((String::new(), 0..0)),
@@ -187,11 +187,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_keep_their_times_and_cannot_forge_others() {
+    fn log_lines_keep_their_timestamps_and_control_characters_are_replaced() {
         let dir = tempfile::tempdir().unwrap();
         let mut log = LogWriter::open(dir.path(), "j", 1).unwrap();
-        log.line(1_795_262_593_076, "first\nsecond").unwrap();
-        log.line(1_795_262_593_000, "the clock went back").unwrap();
+        log.write_line(1_795_262_593_076, "first\nsecond").unwrap();
+        log.write_line(1_795_262_593_000, "the clock went back").unwrap();
         log.finish(0).unwrap();
         let (text, end) = read_from(&log_path(dir.path(), "j", 1), 0, u64::MAX).unwrap();
         assert_eq!(text, "2026-11-21T12:03:13.076Z first second\n2026-11-21T12:03:13.076Z the clock went back\n");
@@ -200,14 +200,14 @@ mod tests {
     }
 
     #[test]
-    fn fault_10_a_clock_that_goes_back_takes_no_line_with_it() {
+    fn log_timestamps_never_go_back_when_the_clock_does() {
         let dir = tempfile::tempdir().unwrap();
         let noon = 1_795_262_400_000;
         let mut log = LogWriter::open(dir.path(), "j", 1).unwrap();
-        log.line(noon, "at noon").unwrap();
-        log.line(noon - 3_600_000, "an hour before").unwrap();
+        log.write_line(noon, "at noon").unwrap();
+        log.write_line(noon - 3_600_000, "an hour before").unwrap();
         log.bytes = LOG_BYTES_MAX;
-        log.line(noon - 3_600_000, "left out").unwrap();
+        log.write_line(noon - 3_600_000, "left out").unwrap();
         log.finish(noon - 3_600_000).unwrap();
         let (text, _) = read_from(&log_path(dir.path(), "j", 1), 0, u64::MAX).unwrap();
         let at = "2026-11-21T12:00:00.000Z";
@@ -219,15 +219,17 @@ mod tests {
     fn a_long_line_is_cut_at_a_character() {
         let dir = tempfile::tempdir().unwrap();
         let mut log = LogWriter::open(dir.path(), "j", 1).unwrap();
-        log.line(0, &"ä".repeat(LOG_LINE_BYTES_MAX)).unwrap();
+        log.write_line(0, &"ä".repeat(LOG_LINE_BYTES_MAX)).unwrap();
         let (text, _) = read_from(&log_path(dir.path(), "j", 1), 0, u64::MAX).unwrap();
         assert_eq!(text.chars().count(), TIMESTAMP_BYTES + LOG_LINE_BYTES_MAX / 2 + 2);
     }
 
     #[test]
-    fn a_moment_is_a_time_or_how_long_ago_it_was() {
+    fn log_since_takes_an_age_a_timestamp_or_milliseconds() {
         let now = 1_795_262_593_076;
-        let stamp = |text: &str| text.parse::<Since>().map(|since| since.stamp(now)).map_err(|error| error.to_string());
+        let stamp = |text: &str| {
+            text.parse::<LogSince>().map(|since| since.min_timestamp(now)).map_err(|error| error.to_string())
+        };
         assert_eq!(stamp("10m").unwrap(), "2026-11-21T11:53:13.076Z");
         assert_eq!(stamp("2026-11-21T13:03:13.5+01:00").unwrap(), "2026-11-21T12:03:13.500Z");
         assert_eq!(stamp("1795262593076").unwrap(), "2026-11-21T12:03:13.076Z");
@@ -244,13 +246,17 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_read_back_from_any_line() {
+    fn a_log_is_read_backward_from_any_line() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log");
-        assert_eq!(read_back(&path, u64::MAX, 9).unwrap(), (String::new(), 0..0));
+        assert_eq!(read_backward(&path, u64::MAX, 9).unwrap(), (String::new(), 0..0));
         let check = |content: &str, end: u64, bytes_max: u64, expected: &str, range: Range<u64>| {
             std::fs::write(&path, content).unwrap();
-            assert_eq!(read_back(&path, end, bytes_max).unwrap(), (expected.to_owned(), range), "{content:?} {end}");
+            assert_eq!(
+                read_backward(&path, end, bytes_max).unwrap(),
+                (expected.to_owned(), range),
+                "{content:?} {end}"
+            );
         };
         check("", u64::MAX, 9, "", 0..0);
         check("half", u64::MAX, 9, "", 0..0);
@@ -267,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_line_is_left_for_later() {
+    fn an_incomplete_last_line_is_not_read_yet() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log");
         std::fs::write(&path, "one\ntw").unwrap();

@@ -1,5 +1,5 @@
 //! A training that is run for its figures: the plugin trains as in a job, on a device and for as many steps as are wanted,
-//! and nothing is kept of it. What it shows of its speed is a [`Timeline`], and that says what more steps would take.
+//! and nothing is kept of it. What it shows of its speed is a [`StepTimeline`], and that says what more steps would take.
 //!
 //! The plugin sees the same interface as in a job: what it publishes and writes is taken and forgotten.
 
@@ -11,61 +11,61 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use saggar_device::{Backend, Meter};
-use saggar_plugin::{Host, Plugin, PluginError, TrainLimits, train};
-use saggar_store::{Dataset, Models};
+use saggar_plugin::{CompiledPlugin, PluginEngine, PluginError, TrainLimits, train};
+use saggar_store::{ColumnarDataset, ModelRegistry};
 
-pub use timeline::{Estimate, Timeline};
+pub use timeline::{StepTimeline, TrainingEstimate};
 
-use crate::spec::{JobSpec, Origin, Which};
+use crate::spec::{CheckpointSelector, InitFrom, JobSpec};
 use crate::worker::JobRights;
-use context::Measuring;
+use context::MeasuringContext;
 
 /// When a measured training ends, if not by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Until {
+pub enum MeasureUntil {
     /// After so many steps, or at the step boundary that follows.
     Steps(u64),
     /// As soon as what it showed suffices for an estimate of its whole length.
-    Enough,
+    EnoughSamples,
 }
 
 /// What a measured training is made of.
 #[derive(Clone, Debug)]
-pub struct Trial {
+pub struct MeasurementConfig {
     /// Its parameters, seed, shards, precision, limits on memory and the step that it begins at; the rest of it says nothing here.
     pub spec: JobSpec,
     /// What it mounts, by mount point.
-    pub datasets: BTreeMap<String, Arc<Dataset>>,
+    pub datasets: BTreeMap<String, Arc<ColumnarDataset>>,
     /// Values of the secrets that it may read, by name.
     pub secrets: BTreeMap<String, String>,
     /// Models that it may open.
-    pub models: Option<Models>,
+    pub models: Option<ModelRegistry>,
     /// Which of them; all, where no job is measured.
     pub rights: Option<JobRights>,
     /// When it ends.
-    pub until: Until,
+    pub until: MeasureUntil,
 }
 
 /// What a training showed.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Measured {
+pub struct TrainingMeasurement {
     /// Its steps by the clock, which began when the plugin was started.
-    pub timeline: Timeline,
+    pub timeline: StepTimeline,
     /// Steps that it has to do from the first one on, if it says so.
     pub steps_to_do: Option<u64>,
     /// Steps that are done where it really begins: it is measured from the first one.
-    pub begins_at: u64,
+    pub start_step: u64,
     /// Time that the device worked for it.
     pub busy: Duration,
     /// Whether it was measured to the end that it was to have.
     is_over: bool,
 }
 
-impl Measured {
+impl TrainingMeasurement {
     /// Steps of the whole training from where it really begins: what the plugin says, unless it ended before.
-    pub fn steps_in_all(&self) -> Option<u64> {
+    pub fn total_steps(&self) -> Option<u64> {
         let steps = if self.is_over { self.steps_to_do } else { Some(self.timeline.steps()) };
-        steps.map(|steps| steps.saturating_sub(self.begins_at))
+        steps.map(|steps| steps.saturating_sub(self.start_step))
     }
 }
 
@@ -74,21 +74,21 @@ impl Measured {
 ///
 /// # Errors
 /// Those of [`train`]; `Job` where the training ended without having reported a step.
-pub fn measure(
-    host: &Host,
-    plugin: &Plugin,
+pub fn measure_training(
+    host: &PluginEngine,
+    plugin: &CompiledPlugin,
     device: &Arc<dyn Backend>,
     meter: Meter,
-    trial: Trial,
+    trial: MeasurementConfig,
     go_on: impl FnMut(u64, u64) -> bool + Send + 'static,
-) -> Result<Measured, PluginError> {
+) -> Result<TrainingMeasurement, PluginError> {
     let memory_bytes = trial.spec.memory_bytes;
     let datasets = trial.datasets.clone();
-    let measured = Measured { begins_at: begins_at(&trial.spec), ..Measured::default() };
+    let measured = TrainingMeasurement { start_step: start_step(&trial.spec), ..TrainingMeasurement::default() };
     let measured = Arc::new(Mutex::new(measured));
     let waited = Arc::clone(device);
     let wait = Box::new(move || drop(waited.synchronize()));
-    let context = Measuring::new(trial, wait, meter.clone(), Arc::clone(&measured), Box::new(go_on));
+    let context = MeasuringContext::new(trial, wait, meter.clone(), Arc::clone(&measured), Box::new(go_on));
     let limits = TrainLimits { memory_bytes, ..TrainLimits::default() };
     train(host, plugin, Arc::clone(device), meter.clone(), datasets, Box::new(context), limits)?;
     let mut measured = measured.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -105,9 +105,13 @@ pub fn measure(
 }
 
 /// Steps that are done where a job begins. Submission has named the step of a checkpoint.
-fn begins_at(spec: &JobSpec) -> u64 {
+fn start_step(spec: &JobSpec) -> u64 {
     match spec.init_from {
-        Some(Origin::Checkpoint { which: Which::Step(step), .. }) => step,
-        Some(Origin::Checkpoint { which: Which::Latest | Which::Best, .. } | Origin::Model { .. }) | None => 0,
+        Some(InitFrom::Checkpoint { which: CheckpointSelector::Step(step), .. }) => step,
+        Some(
+            InitFrom::Checkpoint { which: CheckpointSelector::Latest | CheckpointSelector::Best, .. }
+            | InitFrom::Model { .. },
+        )
+        | None => 0,
     }
 }

@@ -5,14 +5,14 @@ use std::io;
 
 use saggar_store::outputs::{self, OutputFile};
 
-use crate::{JobError, Jobs};
+use crate::{JobError, JobService};
 
-impl Jobs {
+impl JobService {
     /// The files that a job wrote so far, by path.
     ///
     /// # Errors
     /// `Io`.
-    pub async fn outputs(&self, id: &str) -> Result<Vec<OutputFile>, JobError> {
+    pub async fn list_outputs(&self, id: &str) -> Result<Vec<OutputFile>, JobError> {
         let job_dir = self.shared.jobs_dir.join(id);
         let listed = tokio::task::spawn_blocking(move || outputs::list(&job_dir)).await;
         Ok(listed.map_err(io::Error::other)??)
@@ -23,7 +23,7 @@ impl Jobs {
     ///
     /// # Errors
     /// `Io`.
-    pub async fn output(&self, id: &str, path: &str) -> Result<Option<(File, u64)>, JobError> {
+    pub async fn open_output(&self, id: &str, path: &str) -> Result<Option<(File, u64)>, JobError> {
         let (job_dir, path) = (self.shared.jobs_dir.join(id), path.to_owned());
         let opened = tokio::task::spawn_blocking(move || outputs::open(&job_dir, &path)).await;
         Ok(opened.map_err(io::Error::other)??)

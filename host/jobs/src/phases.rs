@@ -3,43 +3,43 @@
 //! A job begins in the phase `train` and its plugin begins others. Which there were follows from the job's events, so a
 //! phase needs no record of its own.
 
-use saggar_store::Millis;
-use saggar_store::records::{Event, Job, JobState};
+use saggar_store::UnixMillis;
+use saggar_store::records::{JobEvent, JobRecord, JobState};
 
 /// The phase that a job begins in.
-const FIRST: &str = "train";
+const FIRST_PHASE: &str = "train";
 /// The kind of the event that begins another; its text is the phase's name.
-pub(crate) const EVENT: &str = "PHASE";
+pub(crate) const PHASE_EVENT: &str = "PHASE";
 /// The kind of the event that begins an attempt.
-const ATTEMPT: &str = "CLAIMED";
-/// The kinds of the events that [`of`] reads.
-pub const KINDS: [&str; 2] = [EVENT, ATTEMPT];
+const ATTEMPT_EVENT: &str = "CLAIMED";
+/// The kinds of the events that [`job_phases`] reads.
+pub const EVENT_KINDS: [&str; 2] = [PHASE_EVENT, ATTEMPT_EVENT];
 
 /// A part of a job's work.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Phase {
+pub struct JobPhase {
     /// Its name: `train`, `post`.
     pub name: String,
     /// `Succeeded` where another began after it; else the job's.
     pub state: JobState,
     /// When it began; none while the job waits for its first attempt.
-    pub started_ms: Option<Millis>,
+    pub started_ms: Option<UnixMillis>,
     /// When it ended.
-    pub ended_ms: Option<Millis>,
+    pub ended_ms: Option<UnixMillis>,
 }
 
-/// The phases of `job`, first one first. `events` are all of its events of [`KINDS`], and maybe others, oldest first.
+/// The phases of `job`, first one first. `events` are all of its events of [`EVENT_KINDS`], and maybe others, oldest first.
 ///
 /// An attempt after an interruption goes through the phases again: a phase that begins once more takes its old place, and
 /// those after it are forgotten until they begin too.
-pub fn of(job: &Job, events: &[Event]) -> Vec<Phase> {
-    let first = Phase { name: FIRST.to_owned(), state: job.state, started_ms: job.started_ms, ended_ms: None };
+pub fn job_phases(job: &JobRecord, events: &[JobEvent]) -> Vec<JobPhase> {
+    let first = JobPhase { name: FIRST_PHASE.to_owned(), state: job.state, started_ms: job.started_ms, ended_ms: None };
     let mut phases = vec![first];
     for event in events {
         match event.kind.as_str() {
-            EVENT => begin(&mut phases, job, event),
+            PHASE_EVENT => begin_phase(&mut phases, job, event),
             // Another attempt begins where every attempt does.
-            ATTEMPT => phases.truncate(1),
+            ATTEMPT_EVENT => phases.truncate(1),
             _ => {}
         }
     }
@@ -50,7 +50,7 @@ pub fn of(job: &Job, events: &[Event]) -> Vec<Phase> {
     phases
 }
 
-fn begin(phases: &mut Vec<Phase>, job: &Job, event: &Event) {
+fn begin_phase(phases: &mut Vec<JobPhase>, job: &JobRecord, event: &JobEvent) {
     if let Some(place) = phases.iter().position(|phase| phase.name == event.text) {
         phases.truncate(place + 1);
         return;
@@ -60,29 +60,29 @@ fn begin(phases: &mut Vec<Phase>, job: &Job, event: &Event) {
         before.ended_ms = Some(event.at_ms);
     }
     let (name, started_ms) = (event.text.clone(), Some(event.at_ms));
-    phases.push(Phase { name, state: job.state, started_ms, ended_ms: None });
+    phases.push(JobPhase { name, state: job.state, started_ms, ended_ms: None });
 }
 
 #[cfg(test)]
 mod tests {
-    use saggar_store::records::Reason;
+    use saggar_store::records::StateReason;
 
     use super::*;
 
-    fn job(state: JobState) -> Job {
-        Job {
+    fn job(state: JobState) -> JobRecord {
+        JobRecord {
             id: String::new(),
             name: "a-1".to_owned(),
             project: "a".to_owned(),
             number: 1,
             task: String::new(),
             spec: String::new(),
-            demand: saggar_store::records::Demand::default(),
+            demand: saggar_store::records::SchedulingRequest::default(),
             experiment: None,
             owner: None,
-            rights: saggar_store::Rights::default(),
+            rights: saggar_store::AccessRights::default(),
             state,
-            reason: Reason::default(),
+            reason: StateReason::default(),
             stop: None,
             created_ms: 0,
             started_ms: Some(1),
@@ -97,19 +97,19 @@ mod tests {
     }
 
     fn check(state: JobState, events: &[(&str, &str)], expected: &str) {
-        let event = |(at, (kind, text)): (usize, &(&str, &str))| Event {
+        let event = |(at, (kind, text)): (usize, &(&str, &str))| JobEvent {
             sequence: at as u64,
             job: String::new(),
             at_ms: 10 * (at as u64 + 1),
             kind: (*kind).to_owned(),
             text: (*text).to_owned(),
         };
-        let events: Vec<Event> = events.iter().enumerate().map(event).collect();
-        let show = |phase: &Phase| {
-            let time = |time: Option<Millis>| time.map_or("-".to_owned(), |time| time.to_string());
+        let events: Vec<JobEvent> = events.iter().enumerate().map(event).collect();
+        let show = |phase: &JobPhase| {
+            let time = |time: Option<UnixMillis>| time.map_or("-".to_owned(), |time| time.to_string());
             format!("{} {} {}..{}", phase.name, phase.state, time(phase.started_ms), time(phase.ended_ms))
         };
-        assert_eq!(of(&job(state), &events).iter().map(show).collect::<Vec<_>>().join(", "), expected);
+        assert_eq!(job_phases(&job(state), &events).iter().map(show).collect::<Vec<_>>().join(", "), expected);
     }
 
     #[test]
@@ -121,13 +121,13 @@ mod tests {
     }
 
     #[test]
-    fn a_later_phase_fails_alone() {
+    fn a_failed_later_phase_leaves_the_earlier_ones_succeeded() {
         let events = [("CLAIMED", ""), ("PUBLISHED", "m@1"), ("PHASE", "post")];
         check(JobState::Failed, &events, "train SUCCEEDED 1..30, post FAILED 30..99");
     }
 
     #[test]
-    fn another_attempt_goes_through_them_again() {
+    fn another_attempt_begins_with_the_first_phase_again() {
         let interrupted = [("CLAIMED", ""), ("PHASE", "post"), ("CLAIMED", "")];
         check(JobState::Running, &interrupted, "train RUNNING 1..-");
         let again = [("CLAIMED", ""), ("PHASE", "post"), ("CLAIMED", ""), ("PHASE", "post"), ("PHASE", "score")];

@@ -9,10 +9,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use saggar_store::Millis;
-use saggar_store::records::{JobState, Reason, Running, Spent, Waiting};
+use saggar_store::UnixMillis;
+use saggar_store::records::{ActiveJob, JobState, QueuedJob, StateReason, UsageTotal};
 
-use crate::layout::{Allowance, Layout, Pool, Queue};
+use crate::scheduler_config::{JobQueue, ResourceQuota, SchedulerConfig, SlotPool};
 use crate::spec::OVER_BUDGET;
 
 #[cfg(test)]
@@ -20,22 +20,22 @@ mod tests;
 
 /// What the decision depends on.
 #[derive(Clone, Copy, Debug)]
-pub struct Situation<'a> {
+pub struct PlacementInput<'a> {
     /// What there is.
-    pub layout: &'a Layout,
+    pub layout: &'a SchedulerConfig,
     /// In the order of turns.
-    pub waiting: &'a [Waiting],
+    pub waiting: &'a [QueuedJob],
     /// What runs.
-    pub running: &'a [Running],
+    pub running: &'a [ActiveJob],
     /// What was used before.
-    pub spent: &'a [Spent],
+    pub spent: &'a [UsageTotal],
     /// The time.
-    pub now_ms: Millis,
+    pub now_ms: UnixMillis,
 }
 
 /// What becomes of a waiting job now.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Verdict {
+pub enum PlacementDecision {
     /// It runs, with slots of this pool, on this device.
     Start {
         /// The pool.
@@ -48,24 +48,24 @@ pub enum Verdict {
         /// Its place among those of its queue that wait, from 1.
         position: u64,
         /// What for.
-        reason: Reason,
+        reason: StateReason,
         /// Jobs to be saved and queued again, so that it can run.
         evict: Vec<String>,
     },
 }
 
 /// What becomes of each waiting job, in the order of turns.
-pub fn place(situation: &Situation<'_>) -> Vec<Verdict> {
-    let mut floor = Floor::new(situation);
+pub fn place_jobs(situation: &PlacementInput<'_>) -> Vec<PlacementDecision> {
+    let mut floor = SlotLedger::new(situation);
     let mut positions: HashMap<&str, u64> = HashMap::new();
     let mut verdicts = Vec::with_capacity(situation.waiting.len());
     for job in situation.waiting {
         verdicts.push(match floor.decide(job, situation) {
-            Outcome::Start { pool, device } => Verdict::Start { pool, device },
-            Outcome::Wait { code, sentence, evict } => {
+            JobPlacement::Start { pool, device } => PlacementDecision::Start { pool, device },
+            JobPlacement::Wait { code, sentence, evict } => {
                 let position = positions.entry(&job.demand.queue).or_default();
                 *position += 1;
-                Verdict::Wait { position: *position, reason: Reason::new(code, sentence), evict }
+                PlacementDecision::Wait { position: *position, reason: StateReason::new(code, sentence), evict }
             }
         });
     }
@@ -73,45 +73,45 @@ pub fn place(situation: &Situation<'_>) -> Vec<Verdict> {
 }
 
 /// Running jobs whose project or key has used up its device seconds: they are saved and queued again.
-pub fn over_budget(situation: &Situation<'_>) -> Vec<String> {
-    let over = |job: &&Running| {
-        let project = allowance(&situation.layout.projects, Some(&job.project));
-        let owner = allowance(&situation.layout.owners, job.owner.as_deref());
-        let of_project = seconds(situation.spent, |spent| spent.project == job.project);
-        let of_owner = seconds(situation.spent, |spent| spent.owner == job.owner);
+pub fn jobs_over_budget(situation: &PlacementInput<'_>) -> Vec<String> {
+    let over = |job: &&ActiveJob| {
+        let project = quota_of(&situation.layout.projects, Some(&job.project));
+        let owner = quota_of(&situation.layout.owners, job.owner.as_deref());
+        let of_project = sum_gpu_seconds(situation.spent, |spent| spent.project == job.project);
+        let of_owner = sum_gpu_seconds(situation.spent, |spent| spent.owner == job.owner);
         project.gpu_seconds.is_some_and(|most| of_project >= most)
             || owner.gpu_seconds.is_some_and(|most| of_owner >= most)
     };
     situation.running.iter().filter(over).map(|job| job.id.clone()).collect()
 }
 
-enum Outcome {
+enum JobPlacement {
     Start { pool: String, device: String },
     Wait { code: &'static str, sentence: String, evict: Vec<String> },
 }
 
-fn wait(code: &'static str, sentence: impl Into<String>) -> Outcome {
-    Outcome::Wait { code, sentence: sentence.into(), evict: Vec::new() }
+fn waiting_for(code: &'static str, sentence: impl Into<String>) -> JobPlacement {
+    JobPlacement::Wait { code, sentence: sentence.into(), evict: Vec::new() }
 }
 
 /// What is free, and who runs: changed by each decision, for those that follow.
-struct Floor<'a> {
+struct SlotLedger<'a> {
     /// By pool: thousandths of slots that nobody holds.
     free: BTreeMap<&'a str, u32>,
     /// By pool: thousandths of slots of jobs that are ending.
-    coming: BTreeMap<&'a str, u32>,
+    releasing: BTreeMap<&'a str, u32>,
     /// Jobs that could make room, those that would go first, first.
-    evictable: Vec<&'a Running>,
+    evictable: Vec<&'a ActiveJob>,
     running_by_queue: HashMap<&'a str, u32>,
     running_by_project: HashMap<&'a str, u32>,
     running_by_owner: HashMap<&'a str, u32>,
 }
 
-impl<'a> Floor<'a> {
-    fn new(situation: &Situation<'a>) -> Floor<'a> {
-        let mut floor = Floor {
+impl<'a> SlotLedger<'a> {
+    fn new(situation: &PlacementInput<'a>) -> SlotLedger<'a> {
+        let mut floor = SlotLedger {
             free: situation.layout.pools.iter().map(|(name, pool)| (name.as_str(), pool.slots_milli)).collect(),
-            coming: BTreeMap::new(),
+            releasing: BTreeMap::new(),
             evictable: Vec::new(),
             running_by_queue: HashMap::new(),
             running_by_project: HashMap::new(),
@@ -123,18 +123,18 @@ impl<'a> Floor<'a> {
                 *free = free.saturating_sub(slots);
             }
             if job.state == JobState::Stopping {
-                *floor.coming.entry(&job.pool).or_default() += slots;
+                *floor.releasing.entry(&job.pool).or_default() += slots;
             } else if job.demand.preemptible {
                 floor.evictable.push(job);
             }
-            floor.count(&job.demand.queue, &job.project, job.owner.as_deref());
+            floor.count_running(&job.demand.queue, &job.project, job.owner.as_deref());
         }
         // The lowest priority first, then whoever has run for the shortest time.
         floor.evictable.sort_by_key(|job| (job.demand.priority, std::cmp::Reverse(job.started_ms)));
         floor
     }
 
-    fn count(&mut self, queue: &'a str, project: &'a str, owner: Option<&'a str>) {
+    fn count_running(&mut self, queue: &'a str, project: &'a str, owner: Option<&'a str>) {
         *self.running_by_queue.entry(queue).or_default() += 1;
         *self.running_by_project.entry(project).or_default() += 1;
         if let Some(owner) = owner {
@@ -142,46 +142,52 @@ impl<'a> Floor<'a> {
         }
     }
 
-    fn decide(&mut self, job: &'a Waiting, situation: &Situation<'a>) -> Outcome {
+    fn decide(&mut self, job: &'a QueuedJob, situation: &PlacementInput<'a>) -> JobPlacement {
         let demand = &job.demand;
         let Some(queue) = situation.layout.queues.get(&demand.queue) else {
             let known = situation.layout.queues.keys().cloned().collect::<Vec<_>>().join(", ");
-            return wait("NO_SUCH_QUEUE", format!("there is no queue {}; there are: {known}", demand.queue));
+            return waiting_for("NO_SUCH_QUEUE", format!("there is no queue {}; there are: {known}", demand.queue));
         };
         // A clock that was set back shows a longer wait than was asked for: then it is over.
         let wait_ms = job.not_before_ms.saturating_sub(situation.now_ms);
         if wait_ms > 0 && wait_ms <= job.backoff_ms {
             let seconds = wait_ms.div_ceil(1000);
-            return wait("BACKOFF", format!("{} s until the next attempt: {}", seconds, job.reason.sentence));
+            return waiting_for("BACKOFF", format!("{} s until the next attempt: {}", seconds, job.reason.sentence));
         }
-        if let Some(outcome) = self.quota(job, queue, situation) {
+        if let Some(outcome) = self.check_quotas(job, queue, situation) {
             return outcome;
         }
         let mut pools = queue.pools.iter().filter_map(|name| {
             let (name, pool) = situation.layout.pools.get_key_value(name)?;
-            pool.takes(&demand.device).then_some((name.as_str(), pool))
+            pool.accepts_device(&demand.device).then_some((name.as_str(), pool))
         });
-        let pools: Vec<(&'a str, &'a Pool)> =
+        let pools: Vec<(&'a str, &'a SlotPool)> =
             if queue.spill { pools.collect() } else { pools.next().into_iter().collect() };
-        let large_enough: Vec<(&'a str, &'a Pool)> =
+        let large_enough: Vec<(&'a str, &'a SlotPool)> =
             pools.iter().copied().filter(|(_, pool)| pool.slots_milli >= demand.slots_milli).collect();
         if pools.is_empty() {
-            return wait("NO_SUCH_DEVICE", format!("no pool of queue {} takes device {}", demand.queue, demand.device));
+            return waiting_for(
+                "NO_SUCH_DEVICE",
+                format!("no pool of queue {} takes device {}", demand.queue, demand.device),
+            );
         }
         if large_enough.is_empty() {
             let most = pools.iter().map(|(_, pool)| pool.slots_milli).max().unwrap_or(0);
-            let sentence =
-                format!("it needs {} slots, and its pools have at most {}", slots(demand.slots_milli), slots(most));
-            return wait("INSUFFICIENT_GPU", sentence);
+            let sentence = format!(
+                "it needs {} slots, and its pools have at most {}",
+                format_slots(demand.slots_milli),
+                format_slots(most)
+            );
+            return waiting_for("INSUFFICIENT_GPU", sentence);
         }
-        self.room(job, &large_enough, situation)
+        self.place_in_pools(job, &large_enough, situation)
     }
 
     /// Whether a limit keeps the job from running.
-    fn quota(&self, job: &Waiting, queue: &Queue, situation: &Situation<'_>) -> Option<Outcome> {
+    fn check_quotas(&self, job: &QueuedJob, queue: &JobQueue, situation: &PlacementInput<'_>) -> Option<JobPlacement> {
         let of = |running: &HashMap<&str, u32>, name: &str| running.get(name).copied().unwrap_or(0);
-        let project = allowance(&situation.layout.projects, Some(&job.project));
-        let owner = allowance(&situation.layout.owners, job.owner.as_deref());
+        let project = quota_of(&situation.layout.projects, Some(&job.project));
+        let owner = quota_of(&situation.layout.owners, job.owner.as_deref());
         let key = job.owner.as_deref().unwrap_or_default();
         let jobs = [
             ("queue", job.demand.queue.as_str(), queue.max_running_jobs, of(&self.running_by_queue, &job.demand.queue)),
@@ -191,11 +197,11 @@ impl<'a> Floor<'a> {
         for (kind, name, limit, used) in jobs {
             if let Some(limit) = limit.filter(|limit| used >= *limit) {
                 let sentence = format!("{kind} {name} runs {used} jobs of at most {limit} (max_running_jobs)");
-                return Some(wait("QUOTA_RUNNING_JOBS", sentence));
+                return Some(waiting_for("QUOTA_RUNNING_JOBS", sentence));
             }
         }
-        let project_seconds = || seconds(situation.spent, |spent| spent.project == job.project);
-        let owner_seconds = || seconds(situation.spent, |spent| spent.owner == job.owner);
+        let project_seconds = || sum_gpu_seconds(situation.spent, |spent| spent.project == job.project);
+        let owner_seconds = || sum_gpu_seconds(situation.spent, |spent| spent.owner == job.owner);
         let budgets: [(_, _, _, &dyn Fn() -> f64); 2] = [
             ("project", job.project.as_str(), project.gpu_seconds, &project_seconds),
             ("key", key, owner.gpu_seconds, &owner_seconds),
@@ -205,34 +211,39 @@ impl<'a> Floor<'a> {
             let used = used();
             if used >= limit {
                 let sentence = format!("{kind} {name} used {used:.0} of its {limit:.0} GPU seconds (gpu_seconds)");
-                return Some(wait(OVER_BUDGET, sentence));
+                return Some(waiting_for(OVER_BUDGET, sentence));
             }
         }
         None
     }
 
     /// Finds room in one of the pools, or has it made, or keeps the job's place.
-    fn room(&mut self, job: &'a Waiting, pools: &[(&'a str, &'a Pool)], situation: &Situation<'a>) -> Outcome {
+    fn place_in_pools(
+        &mut self,
+        job: &'a QueuedJob,
+        pools: &[(&'a str, &'a SlotPool)],
+        situation: &PlacementInput<'a>,
+    ) -> JobPlacement {
         let needed = job.demand.slots_milli;
         for &(name, pool) in pools {
             let free = self.free.entry(name).or_default();
             if *free >= needed {
                 *free -= needed;
-                self.count(&job.demand.queue, &job.project, job.owner.as_deref());
-                return Outcome::Start { pool: name.to_owned(), device: pool.gives(&job.demand.device) };
+                self.count_running(&job.demand.queue, &job.project, job.owner.as_deref());
+                return JobPlacement::Start { pool: name.to_owned(), device: pool.device_for(&job.demand.device) };
             }
         }
         for &(name, _) in pools {
             if let Some(evict) = self.victims(job, name) {
                 // What is free or comes free in this pool is this job's: those behind it must not take it.
-                let coming = self.coming.entry(name).or_default();
+                let coming = self.releasing.entry(name).or_default();
                 let from_coming = (*coming).min(needed);
                 *coming -= from_coming;
                 let freed: u32 = evict.iter().map(|victim| victim.demand.slots_milli).sum();
                 let free = self.free.entry(name).or_default();
                 *free = (*free + freed).saturating_sub(needed - from_coming).min(*free);
                 // It has a place as one that runs has: nobody must give way to a job that this one will keep waiting.
-                self.count(&job.demand.queue, &job.project, job.owner.as_deref());
+                self.count_running(&job.demand.queue, &job.project, job.owner.as_deref());
                 self.evictable.retain(|job| evict.iter().all(|victim| victim.id != job.id));
                 let names: Vec<&str> = evict.iter().map(|victim| victim.name.as_str()).collect();
                 let sentence = match names.as_slice() {
@@ -240,13 +251,13 @@ impl<'a> Floor<'a> {
                     names => format!("{} in pool {name} makes room for it", names.join(", ")),
                 };
                 let evict = evict.into_iter().map(|victim| victim.id.clone()).collect();
-                return Outcome::Wait { code: "WAITING_FOR_SLOT", sentence, evict };
+                return JobPlacement::Wait { code: "WAITING_FOR_SLOT", sentence, evict };
             }
         }
         for &(name, _) in pools {
             // Whatever comes free there is this job's first.
             self.free.insert(name, 0);
-            self.coming.insert(name, 0);
+            self.releasing.insert(name, 0);
         }
         let users = |pool: &str| {
             let names: Vec<&str> =
@@ -255,13 +266,13 @@ impl<'a> Floor<'a> {
         };
         let pools: Vec<String> = pools.iter().map(|(name, _)| format!("pool {name}{}", users(name))).collect();
         let unit = if needed == 1000 { "slot" } else { "slots" };
-        wait("WAITING_FOR_SLOT", format!("{} {unit} of {}", slots(needed), pools.join("; or of ")))
+        waiting_for("WAITING_FOR_SLOT", format!("{} {unit} of {}", format_slots(needed), pools.join("; or of ")))
     }
 
     /// Jobs that would make room for this one in a pool, together with what is free and what comes free; none where they
     /// would not suffice.
-    fn victims(&self, job: &Waiting, pool: &str) -> Option<Vec<&'a Running>> {
-        let mut room = self.free.get(pool).copied().unwrap_or(0) + self.coming.get(pool).copied().unwrap_or(0);
+    fn victims(&self, job: &QueuedJob, pool: &str) -> Option<Vec<&'a ActiveJob>> {
+        let mut room = self.free.get(pool).copied().unwrap_or(0) + self.releasing.get(pool).copied().unwrap_or(0);
         let mut victims = Vec::new();
         for &other in self.evictable.iter().filter(|other| other.pool == pool && outranks(job, other)) {
             if room >= job.demand.slots_milli {
@@ -275,20 +286,20 @@ impl<'a> Floor<'a> {
 }
 
 /// Whether a job may take the place of a preemptible one that runs.
-fn outranks(job: &Waiting, running: &Running) -> bool {
+fn outranks(job: &QueuedJob, running: &ActiveJob) -> bool {
     let (own, other) = (&job.demand, &running.demand);
     own.priority > other.priority || (own.priority == other.priority && !own.preemptible)
 }
 
-fn allowance(of: &BTreeMap<String, Allowance>, name: Option<&str>) -> Allowance {
+fn quota_of(of: &BTreeMap<String, ResourceQuota>, name: Option<&str>) -> ResourceQuota {
     name.and_then(|name| of.get(name)).copied().unwrap_or_default()
 }
 
-fn seconds(spent: &[Spent], counts: impl Fn(&Spent) -> bool) -> f64 {
+fn sum_gpu_seconds(spent: &[UsageTotal], counts: impl Fn(&UsageTotal) -> bool) -> f64 {
     spent.iter().filter(|spent| counts(spent)).map(|spent| spent.gpu_seconds).fold(0.0, |sum, more| sum + more)
 }
 
 /// Slots for people: `1`, `0.25`.
-fn slots(milli: u32) -> String {
+fn format_slots(milli: u32) -> String {
     (f64::from(milli) / 1000.0).to_string()
 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use saggar_store::Rights;
+use saggar_store::AccessRights;
 use serde::{Deserialize, Serialize};
 
 use crate::spec::JobSpec;
@@ -22,9 +22,9 @@ pub const EXIT_BROKEN: i32 = 78;
 /// From the supervisor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "snake_case")]
-pub enum Command {
+pub enum WorkerCommand {
     /// The first line: what to do.
-    Start(Box<Start>),
+    Start(Box<AttemptConfig>),
     /// Save a checkpoint at the next step boundary and return.
     Stop,
     /// Save a checkpoint at the next step boundary and go on.
@@ -33,7 +33,7 @@ pub enum Command {
 
 /// What an attempt needs to know.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Start {
+pub struct AttemptConfig {
     /// The job's identifier.
     pub job: String,
     /// The job's name, `digits-7`.
@@ -50,12 +50,12 @@ pub struct Start {
     /// Identifiers of the jobs that it names, by their names.
     pub jobs: BTreeMap<String, String>,
     /// What the key may do that the job was submitted with.
-    pub rights: Rights,
+    pub rights: AccessRights,
 }
 
 /// Device and host resources an attempt used so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Usage {
+pub struct WorkerUsage {
     /// Seconds the device worked.
     pub gpu_seconds: f64,
     /// Seconds since the attempt began.
@@ -84,7 +84,7 @@ pub struct Usage {
 /// From the worker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
-pub enum Event {
+pub enum WorkerEvent {
     /// The plugin is about to run.
     Started {
         /// `cpu`, `vulkan:0`.
@@ -127,7 +127,7 @@ pub enum Event {
         of: u64,
     },
     /// Resources used since the attempt began.
-    Usage(Usage),
+    Usage(WorkerUsage),
     /// A checkpoint is safe.
     Checkpoint {
         /// At which step.
@@ -186,25 +186,25 @@ pub enum Event {
     },
 }
 
-impl Event {
+impl WorkerEvent {
     /// What a plugin, or an error, has put into words.
-    pub(crate) fn text(&mut self) -> Option<&mut String> {
+    pub(crate) fn text_mut(&mut self) -> Option<&mut String> {
         match self {
-            Event::Log { line: text, .. }
-            | Event::Metric { name: text, .. }
-            | Event::CheckpointFailed { reason: text, .. }
-            | Event::Phase { name: text }
-            | Event::Published { model: text, .. }
-            | Event::PublicationRefused { reason: text, .. }
-            | Event::Failed { message: text, .. } => Some(text),
-            Event::Started { .. }
-            | Event::Resumed { .. }
-            | Event::Progress { .. }
-            | Event::Usage(_)
-            | Event::Checkpoint { .. }
-            | Event::AllReduced { .. }
-            | Event::Alive
-            | Event::Finished { .. } => None,
+            WorkerEvent::Log { line: text, .. }
+            | WorkerEvent::Metric { name: text, .. }
+            | WorkerEvent::CheckpointFailed { reason: text, .. }
+            | WorkerEvent::Phase { name: text }
+            | WorkerEvent::Published { model: text, .. }
+            | WorkerEvent::PublicationRefused { reason: text, .. }
+            | WorkerEvent::Failed { message: text, .. } => Some(text),
+            WorkerEvent::Started { .. }
+            | WorkerEvent::Resumed { .. }
+            | WorkerEvent::Progress { .. }
+            | WorkerEvent::Usage(_)
+            | WorkerEvent::Checkpoint { .. }
+            | WorkerEvent::AllReduced { .. }
+            | WorkerEvent::Alive
+            | WorkerEvent::Finished { .. } => None,
         }
     }
 }

@@ -3,34 +3,34 @@
 
 use std::sync::Arc;
 
-use saggar_project::Cron;
-use saggar_store::records::Schedule;
-use saggar_store::{Effect, JobState, Millis, Rights};
+use saggar_project::CronSchedule;
+use saggar_store::records::JobSchedule;
+use saggar_store::{AccessAction, AccessRights, JobState, UnixMillis};
 
-use crate::Jobs;
-use crate::commands::Submission;
+use crate::JobService;
+use crate::commands::JobSubmission;
 use crate::effects::JobEffect;
 use crate::error::JobError;
-use crate::shared::Shared;
+use crate::shared::SharedState;
 use crate::spec::JobSpec;
 
-impl Jobs {
+impl JobService {
     /// Sets a schedule, in the place of one of that name. The first time is the first one after now.
     ///
     /// # Errors
-    /// `Cron`; `Spec`; `Records` where its name cannot be.
+    /// `CronSchedule`; `Spec`; `Records` where its name cannot be.
     pub async fn set_schedule(
         &self,
         name: &str,
         cron: &str,
         spec: &JobSpec,
-        rights: Rights,
-    ) -> Result<Schedule, JobError> {
+        rights: AccessRights,
+    ) -> Result<JobSchedule, JobError> {
         let wrong = |error: saggar_project::CronError| JobError::Cron { reason: error.to_string() };
-        let cron = Cron::parse(cron).map_err(wrong)?;
-        self.check(spec)?;
+        let cron = CronSchedule::parse(cron).map_err(wrong)?;
+        self.validate_spec(spec)?;
         let now_ms = self.shared.clock.now_ms();
-        let schedule = Schedule {
+        let schedule = JobSchedule {
             name: name.to_owned(),
             cron: cron.as_str().to_owned(),
             spec: serde_json::to_string(spec).expect("a specification is plain data"),
@@ -41,8 +41,8 @@ impl Jobs {
             last_job: None,
         };
         let put = schedule.clone();
-        self.shared.records(move |records| records.put_schedule(&put)).await?;
-        self.shared.wake();
+        self.shared.with_records(move |records| records.put_schedule(&put)).await?;
+        self.shared.wake_scheduler();
         Ok(schedule)
     }
 
@@ -50,11 +50,11 @@ impl Jobs {
     ///
     /// # Errors
     /// `Records`.
-    pub async fn schedules(&self) -> Result<Vec<(Schedule, Option<Millis>)>, JobError> {
-        let schedules = self.shared.records(|records| records.schedules()).await?;
+    pub async fn schedules(&self) -> Result<Vec<(JobSchedule, Option<UnixMillis>)>, JobError> {
+        let schedules = self.shared.with_records(|records| records.schedules()).await?;
         let now_ms = self.shared.clock.now_ms();
-        let timed = |schedule: Schedule| {
-            let next = Cron::parse(&schedule.cron).ok().and_then(|cron| cron.next_after(now_ms));
+        let timed = |schedule: JobSchedule| {
+            let next = CronSchedule::parse(&schedule.cron).ok().and_then(|cron| cron.next_after(now_ms));
             (schedule, next)
         };
         Ok(schedules.into_iter().map(timed).collect())
@@ -66,7 +66,7 @@ impl Jobs {
     /// `NotFound`; `Records`.
     pub async fn remove_schedule(&self, name: &str) -> Result<(), JobError> {
         let asked = name.to_owned();
-        if self.shared.records(move |records| records.remove_schedule(&asked)).await? {
+        if self.shared.with_records(move |records| records.remove_schedule(&asked)).await? {
             return Ok(());
         }
         Err(JobError::no_schedule(name))
@@ -74,22 +74,22 @@ impl Jobs {
 }
 
 /// Submits the jobs whose time has come.
-pub(crate) async fn tick(shared: &Arc<Shared>) {
-    let schedules = match shared.records(|records| records.schedules()).await {
+pub(crate) async fn submit_due_jobs(shared: &Arc<SharedState>) {
+    let schedules = match shared.with_records(|records| records.schedules()).await {
         Ok(schedules) => schedules,
         Err(error) => return tracing::error!(%error, "schedules cannot be read; trying again"),
     };
     for schedule in schedules {
         let name = schedule.name.clone();
-        if let Err(error) = settle(shared, schedule).await {
+        if let Err(error) = submit_if_due(shared, schedule).await {
             tracing::error!(schedule = name, %error, "a scheduled job was not submitted");
         }
     }
 }
 
 /// The last time of a schedule that has come and is not dealt with.
-fn due(schedule: &Schedule, now_ms: Millis) -> Option<Millis> {
-    let cron = Cron::parse(&schedule.cron).ok()?;
+fn last_due_time(schedule: &JobSchedule, now_ms: UnixMillis) -> Option<UnixMillis> {
+    let cron = CronSchedule::parse(&schedule.cron).ok()?;
     let mut due = None;
     let mut after = schedule.settled_ms;
     // A clock that is set forward by years must not be caught up with minute by minute.
@@ -105,22 +105,22 @@ fn due(schedule: &Schedule, now_ms: Millis) -> Option<Millis> {
     due
 }
 
-async fn settle(shared: &Arc<Shared>, schedule: Schedule) -> Result<(), JobError> {
+async fn submit_if_due(shared: &Arc<SharedState>, schedule: JobSchedule) -> Result<(), JobError> {
     let now_ms = shared.clock.now_ms();
     if schedule.settled_ms > now_ms {
         // The clock was set back. A time that comes again makes no second job: its idempotency key is the same.
         tracing::warn!(schedule = schedule.name, "the clock was set back; its times count from now on");
-        let reset = Schedule { settled_ms: now_ms, ..schedule };
-        shared.records(move |records| records.put_schedule(&reset)).await?;
+        let reset = JobSchedule { settled_ms: now_ms, ..schedule };
+        shared.with_records(move |records| records.put_schedule(&reset)).await?;
         return Ok(());
     }
-    let Some(due_ms) = due(&schedule, now_ms) else { return Ok(()) };
+    let Some(due_ms) = last_due_time(&schedule, now_ms) else { return Ok(()) };
     if let Some(last) = &schedule.last_job {
         let last = last.clone();
-        let state = shared.records(move |records| records.get(&last)).await.map(|job| job.state);
+        let state = shared.with_records(move |records| records.get(&last)).await.map(|job| job.state);
         if state.is_ok_and(|state: JobState| !state.is_final()) {
             tracing::info!(schedule = schedule.name, "left out: the job before is not over");
-            shared.records(move |records| records.settle_schedule(&schedule.name, due_ms, None)).await?;
+            shared.with_records(move |records| records.advance_schedule(&schedule.name, due_ms, None)).await?;
             return Ok(());
         }
     }
@@ -128,12 +128,12 @@ async fn settle(shared: &Arc<Shared>, schedule: Schedule) -> Result<(), JobError
     let spec: JobSpec = serde_json::from_str(&schedule.spec).map_err(unreadable)?;
     // The key makes one job of a time that is settled twice, as by a server that is killed in between.
     let idempotency_key = Some(format!("schedule {} {due_ms}", schedule.name));
-    let jobs = Jobs { shared: Arc::clone(shared) };
+    let jobs = JobService { shared: Arc::clone(shared) };
     let (project, rights, secrets) = (spec.project.clone(), schedule.rights, spec.secrets.clone());
-    let submitted = match shared.resolved(spec, rights.clone()).await {
+    let submitted = match shared.resolve_spec(spec, rights.clone()).await {
         Ok(spec) => {
             let (owner, rights) = (schedule.owner, rights.clone());
-            jobs.submit(Submission { spec, owner, rights, idempotency_key }).await
+            jobs.submit(JobSubmission { spec, owner, rights, idempotency_key }).await
         }
         Err(error) => Err(error),
     };
@@ -143,24 +143,24 @@ async fn settle(shared: &Arc<Shared>, schedule: Schedule) -> Result<(), JobError
     };
     let (is_done, thing) = (submitted.is_ok(), submitted.as_ref().map_or("", |job| &job.name).to_owned());
     for secret in secrets.into_iter().filter(|_| is_done) {
-        let (effect, detail) = (Effect::UseSecret, format!("in job {thing}"));
+        let (effect, detail) = (AccessAction::UseSecret, format!("in job {thing}"));
         let (rights, project) = (rights.clone(), project.clone());
         shared.log_effect(&JobEffect { effect, thing: secret, rights, project, detail, is_done });
     }
-    shared.log_effect(&JobEffect { effect: Effect::SubmitJob, thing, rights, project, detail, is_done });
+    shared.log_effect(&JobEffect { effect: AccessAction::SubmitJob, thing, rights, project, detail, is_done });
     let job = match submitted {
         Ok(job) => {
             tracing::info!(schedule = schedule.name, job = job.name, "scheduled job submitted");
             Some(job.name)
         }
-        Err(error) if error.is_the_servers() => return Err(error),
+        Err(error) if error.is_server_fault() => return Err(error),
         // It would be refused a second later, too: the next time may find what is missing.
         Err(error) => {
             tracing::error!(schedule = schedule.name, %error, "left out: the job cannot be submitted");
             None
         }
     };
-    shared.records(move |records| records.settle_schedule(&schedule.name, due_ms, job.as_deref())).await?;
+    shared.with_records(move |records| records.advance_schedule(&schedule.name, due_ms, job.as_deref())).await?;
     Ok(())
 }
 
@@ -170,13 +170,13 @@ mod tests {
 
     const MINUTE: u64 = 60_000;
 
-    fn schedule(settled_ms: Millis) -> Schedule {
-        Schedule {
+    fn schedule(settled_ms: UnixMillis) -> JobSchedule {
+        JobSchedule {
             name: "s".to_owned(),
             cron: "*/10 * * * *".to_owned(),
             spec: "{}".to_owned(),
             owner: None,
-            rights: Rights::default(),
+            rights: AccessRights::default(),
             created_ms: 0,
             settled_ms,
             last_job: None,
@@ -184,20 +184,20 @@ mod tests {
     }
 
     #[test]
-    fn a_time_is_due_when_it_has_come_and_once() {
+    fn a_schedule_time_is_due_once() {
         let noon = 1_795_262_400_000;
-        assert_eq!(due(&schedule(noon), noon + 9 * MINUTE), None);
-        assert_eq!(due(&schedule(noon), noon + 10 * MINUTE), Some(noon + 10 * MINUTE));
-        assert_eq!(due(&schedule(noon + 10 * MINUTE), noon + 10 * MINUTE + 1), None);
+        assert_eq!(last_due_time(&schedule(noon), noon + 9 * MINUTE), None);
+        assert_eq!(last_due_time(&schedule(noon), noon + 10 * MINUTE), Some(noon + 10 * MINUTE));
+        assert_eq!(last_due_time(&schedule(noon + 10 * MINUTE), noon + 10 * MINUTE + 1), None);
     }
 
     #[test]
-    fn of_times_that_were_missed_only_the_last_one_is_due() {
+    fn only_the_last_missed_schedule_time_is_due() {
         let noon = 1_795_262_400_000;
-        assert_eq!(due(&schedule(noon), noon + 65 * MINUTE), Some(noon + 60 * MINUTE));
+        assert_eq!(last_due_time(&schedule(noon), noon + 65 * MINUTE), Some(noon + 60 * MINUTE));
         let year = 365 * 24 * 60 * MINUTE;
-        assert_eq!(due(&schedule(noon), noon + year + 5 * MINUTE), Some(noon + year));
+        assert_eq!(last_due_time(&schedule(noon), noon + year + 5 * MINUTE), Some(noon + year));
         // A clock that goes back finds nothing due until its time comes again.
-        assert_eq!(due(&schedule(noon), noon - year), None);
+        assert_eq!(last_due_time(&schedule(noon), noon - year), None);
     }
 }

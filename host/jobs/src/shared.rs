@@ -7,74 +7,74 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use saggar_metrics::{Families, JobSeries, Metrics};
-use saggar_store::clock::{Clock, Millis};
+use saggar_metrics::{JobSeries, MetricHandles, MetricsRegistry};
+use saggar_store::clock::{Clock, UnixMillis};
 use saggar_store::error::{RecordError, StoreError};
-use saggar_store::records::Records;
-use saggar_store::{KeyFile, Rights};
+use saggar_store::records::JobRecords;
+use saggar_store::{AccessRights, KeyFile};
 use tokio::sync::{Notify, watch};
 
 use crate::effects::{EffectLog, JobEffect, PublicationNotes};
 use crate::error::JobError;
-use crate::launcher::Launcher;
-use crate::layout::Layout;
-use crate::limits::{SERIES_LINGER, WORKER_SILENCE_MAX};
-use crate::owners::Owners;
-use crate::room::Room;
+use crate::key_limits::KeyLimits;
+use crate::launcher::WorkerLauncher;
+use crate::limits::{SERIES_RETENTION_TIME, WORKER_SILENCE_MAX};
+use crate::scheduler_config::SchedulerConfig;
 use crate::spec::JobSpec;
-use crate::supervisor::Orders;
+use crate::storage_guard::StorageGuard;
+use crate::supervisor::AttemptControl;
 
 /// Replaces what a specification refers to by what that is now: `mnist` by `mnist/3`; for whoever has these rights.
-pub type Resolver =
-    Box<dyn Fn(JobSpec, Rights) -> Pin<Box<dyn Future<Output = Result<JobSpec, JobError>> + Send>> + Send + Sync>;
+pub type SpecResolver =
+    Box<dyn Fn(JobSpec, AccessRights) -> Pin<Box<dyn Future<Output = Result<JobSpec, JobError>> + Send>> + Send + Sync>;
 
 /// See the module.
-pub(crate) struct Shared {
-    pub(crate) records: Arc<dyn Records>,
+pub(crate) struct SharedState {
+    pub(crate) records: Arc<dyn JobRecords>,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) metrics: Arc<Metrics>,
-    pub(crate) launcher: Arc<dyn Launcher>,
+    pub(crate) metrics: Arc<MetricsRegistry>,
+    pub(crate) launcher: Arc<dyn WorkerLauncher>,
     pub(crate) jobs_dir: PathBuf,
-    layout: Mutex<Arc<Layout>>,
-    owners: Mutex<Option<Owners>>,
-    room: Mutex<Option<Room>>,
+    scheduler_config: Mutex<Arc<SchedulerConfig>>,
+    key_limits: Mutex<Option<KeyLimits>>,
+    storage_guard: Mutex<Option<StorageGuard>>,
     series: Mutex<JobSeries>,
-    running: Mutex<HashMap<String, watch::Sender<Orders>>>,
+    running: Mutex<HashMap<String, watch::Sender<AttemptControl>>>,
     /// When the attempts that run here did their last step, or began.
-    advanced: Mutex<HashMap<String, Millis>>,
+    advanced: Mutex<HashMap<String, UnixMillis>>,
     pub(crate) wake: Notify,
     closing: AtomicBool,
-    resolver: OnceLock<Resolver>,
+    resolver: OnceLock<SpecResolver>,
     worker_silence_max: OnceLock<Duration>,
     effects: OnceLock<EffectLog>,
     publication_notes: OnceLock<PublicationNotes>,
     changed: watch::Sender<u64>,
 }
 
-impl Shared {
+impl SharedState {
     pub(crate) fn new(
-        records: Arc<dyn Records>,
+        records: Arc<dyn JobRecords>,
         clock: Arc<dyn Clock>,
-        metrics: Arc<Metrics>,
-        launcher: Arc<dyn Launcher>,
+        metrics: Arc<MetricsRegistry>,
+        launcher: Arc<dyn WorkerLauncher>,
         jobs_dir: PathBuf,
-        layout: Layout,
-    ) -> Shared {
+        layout: SchedulerConfig,
+    ) -> SharedState {
         let changed = watch::Sender::new(0);
         let (series, running, wake) = (Mutex::default(), Mutex::default(), Notify::new());
         let (layout, owners, advanced) = (Mutex::new(Arc::new(layout)), Mutex::default(), Mutex::default());
         let room = Mutex::default();
         let (closing, resolver, effects) = (AtomicBool::new(false), OnceLock::new(), OnceLock::new());
         let worker_silence_max = OnceLock::new();
-        Shared {
+        SharedState {
             records,
             clock,
             metrics,
             launcher,
             jobs_dir,
-            layout,
-            owners,
-            room,
+            scheduler_config: layout,
+            key_limits: owners,
+            storage_guard: room,
             series,
             running,
             advanced,
@@ -89,17 +89,17 @@ impl Shared {
     }
 
     /// Has the jobs of schedules resolved by this. Only the first one counts.
-    pub(crate) fn resolve_by(&self, resolver: Resolver) {
+    pub(crate) fn set_spec_resolver(&self, resolver: SpecResolver) {
         let _ = self.resolver.set(resolver);
     }
 
     /// Has effects written down by this. Only the first one counts.
-    pub(crate) fn log_effects_to(&self, log: EffectLog) {
+    pub(crate) fn set_effect_log(&self, log: EffectLog) {
         let _ = self.effects.set(log);
     }
 
     /// Has what there is to say of published versions told by this. Only the first one counts.
-    pub(crate) fn note_publications_by(&self, notes: PublicationNotes) {
+    pub(crate) fn set_publication_notes(&self, notes: PublicationNotes) {
         let _ = self.publication_notes.set(notes);
     }
 
@@ -116,7 +116,7 @@ impl Shared {
     }
 
     /// The specification with what it refers to as that is now, for whoever has these rights.
-    pub(crate) async fn resolved(&self, spec: JobSpec, rights: Rights) -> Result<JobSpec, JobError> {
+    pub(crate) async fn resolve_spec(&self, spec: JobSpec, rights: AccessRights) -> Result<JobSpec, JobError> {
         match self.resolver.get() {
             Some(resolve) => resolve(spec, rights).await,
             None => Ok(spec),
@@ -124,7 +124,7 @@ impl Shared {
     }
 
     /// Has workers killed that are silent for so long. Only the first one counts.
-    pub(crate) fn limit_worker_silence(&self, max: Duration) {
+    pub(crate) fn set_worker_silence_max(&self, max: Duration) {
         let _ = self.worker_silence_max.set(max);
     }
 
@@ -143,81 +143,81 @@ impl Shared {
     }
 
     /// Has the jobs of each key held to what the file of keys says.
-    pub(crate) fn follow_keys(&self, keys: KeyFile) {
-        *self.owners.lock().unwrap_or_else(PoisonError::into_inner) = Some(Owners::new(keys));
+    pub(crate) fn watch_keys(&self, keys: KeyFile) {
+        *self.key_limits.lock().unwrap_or_else(PoisonError::into_inner) = Some(KeyLimits::new(keys));
     }
 
     /// Has what is recorded of attempts count towards a limit on what is stored.
-    pub(crate) fn limit_storage(&self, room: Room) {
-        *self.room.lock().unwrap_or_else(PoisonError::into_inner) = Some(room);
+    pub(crate) fn set_storage_guard(&self, room: StorageGuard) {
+        *self.storage_guard.lock().unwrap_or_else(PoisonError::into_inner) = Some(room);
     }
 
     /// Takes room for so many bytes of records. May wait for the disk.
-    pub(crate) fn take_room(&self, bytes: u64) -> Result<(), StoreError> {
-        let mut room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
-        room.as_mut().map_or(Ok(()), |room| room.take(bytes))
+    pub(crate) fn reserve_storage(&self, bytes: u64) -> Result<(), StoreError> {
+        let mut room = self.storage_guard.lock().unwrap_or_else(PoisonError::into_inner);
+        room.as_mut().map_or(Ok(()), |room| room.reserve(bytes))
     }
 
     /// Pools, queues and allowances as they were at the last look.
-    pub(crate) fn layout(&self) -> Arc<Layout> {
-        Arc::clone(&self.layout.lock().unwrap_or_else(PoisonError::into_inner))
+    pub(crate) fn scheduler_config(&self) -> Arc<SchedulerConfig> {
+        Arc::clone(&self.scheduler_config.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Pools, queues and allowances as they are now. May wait for the disk.
-    pub(crate) fn layout_now(&self) -> Arc<Layout> {
-        let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut layout = self.layout.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(changed) = owners.as_mut().and_then(Owners::changed) {
+    pub(crate) fn reload_scheduler_config(&self) -> Arc<SchedulerConfig> {
+        let mut owners = self.key_limits.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut layout = self.scheduler_config.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(changed) = owners.as_mut().and_then(KeyLimits::reload_if_changed) {
             Arc::make_mut(&mut layout).owners = changed;
         }
         Arc::clone(&layout)
     }
 
     /// Tells followers that something about some job changed.
-    pub(crate) fn touch(&self) {
+    pub(crate) fn notify_change(&self) {
         self.changed.send_modify(|count| *count += 1);
     }
 
-    /// A receiver that hears of every [`Shared::touch`] from now on.
-    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+    /// A receiver that hears of every [`SharedState::notify_change`] from now on.
+    pub(crate) fn subscribe_changes(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
     }
 
     /// Has the queue looked at now.
-    pub(crate) fn wake(&self) {
+    pub(crate) fn wake_scheduler(&self) {
         self.wake.notify_one();
     }
 
     /// Notes that the job's attempt did a step now, or began.
-    pub(crate) fn advance(&self, id: &str) {
+    pub(crate) fn record_progress(&self, id: &str) {
         let now_ms = self.clock.now_ms();
-        self.advanced().insert(id.to_owned(), now_ms);
+        self.last_progress().insert(id.to_owned(), now_ms);
     }
 
     /// When the attempts that run here did their last step.
-    pub(crate) fn advanced(&self) -> MutexGuard<'_, HashMap<String, Millis>> {
+    pub(crate) fn last_progress(&self) -> MutexGuard<'_, HashMap<String, UnixMillis>> {
         self.advanced.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Uses the jobs' series.
-    pub(crate) fn series(&self, use_them: impl FnOnce(&mut JobSeries, &Families)) {
+    pub(crate) fn with_series(&self, use_them: impl FnOnce(&mut JobSeries, &MetricHandles)) {
         let mut series = self.series.lock().unwrap_or_else(PoisonError::into_inner);
         use_them(&mut series, &self.metrics.families);
     }
 
     /// Removes a finished job's series when people have had time to scrape them.
-    pub(crate) fn forget_series_later(self: &Arc<Self>, name: String) {
+    pub(crate) fn remove_series_later(self: &Arc<Self>, name: String) {
         let shared = Arc::clone(self);
         tokio::spawn(async move {
-            tokio::time::sleep(SERIES_LINGER).await;
-            shared.series(|series, families| series.forget(families, &name));
+            tokio::time::sleep(SERIES_RETENTION_TIME).await;
+            shared.with_series(|series, families| series.remove_job(families, &name));
         });
     }
 
     /// Uses the records on a thread that may wait for the disk.
-    pub(crate) async fn records<T: Send + 'static>(
+    pub(crate) async fn with_records<T: Send + 'static>(
         self: &Arc<Self>,
-        use_them: impl FnOnce(&dyn Records) -> Result<T, RecordError> + Send + 'static,
+        use_them: impl FnOnce(&dyn JobRecords) -> Result<T, RecordError> + Send + 'static,
     ) -> Result<T, JobError> {
         let records = Arc::clone(&self.records);
         let done = tokio::task::spawn_blocking(move || use_them(&*records)).await;
@@ -225,11 +225,11 @@ impl Shared {
     }
 
     /// Changes what the supervisor of a running job was told. False where the job is not running here.
-    pub(crate) fn order(&self, id: &str, change: impl FnOnce(&mut Orders)) -> bool {
-        self.running().get(id).map(|orders| orders.send_modify(change)).is_some()
+    pub(crate) fn update_control(&self, id: &str, change: impl FnOnce(&mut AttemptControl)) -> bool {
+        self.running_attempts().get(id).map(|orders| orders.send_modify(change)).is_some()
     }
 
-    pub(crate) fn running(&self) -> MutexGuard<'_, HashMap<String, watch::Sender<Orders>>> {
+    pub(crate) fn running_attempts(&self) -> MutexGuard<'_, HashMap<String, watch::Sender<AttemptControl>>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,30 +1,31 @@
 //! What a job is asked to do: resolved once, at submission, and recorded with it.
 
-mod cause;
-mod conduct;
-mod keep;
+mod checkpoint_policy;
+mod health_policy;
+mod init_from;
 mod mount;
-mod origin;
 mod precision;
 mod prediction;
+mod retry_cause;
 mod validate;
 
-use saggar_store::checkpoint::BestBy;
-use saggar_store::records::Demand;
+use saggar_store::checkpoint::BestMetric;
+use saggar_store::records::SchedulingRequest;
 use serde::{Deserialize, Serialize};
 
-pub use cause::{
-    Cause, DEVICE_LOST, HOST_RESTART, HOST_SHUTDOWN, IDLE, NON_FINITE, OVER_BUDGET, PREEMPTED, RECYCLED, WORKER_LOST,
-};
-pub use conduct::{NonFinite, Utilization};
-pub use keep::{CheckpointEvery, keep_best};
-pub use mount::{Mount, Source};
-pub use origin::{NotACheckpoint, NotAnOrigin, Origin, Which};
+pub use checkpoint_policy::{CheckpointEvery, parse_keep_best};
+pub use health_policy::{NonFinite, UtilizationPolicy};
+pub use init_from::{CheckpointSelector, CheckpointSelectorParseError, InitFrom, InitFromParseError};
+pub use mount::{DataMount, DataSource};
 pub use precision::Precision;
-pub use prediction::Prediction;
+pub use prediction::PredictionSpec;
+pub use retry_cause::{
+    DEVICE_LOST, HOST_RESTART, HOST_SHUTDOWN, IDLE, NON_FINITE, OVER_BUDGET, PREEMPTED, RECYCLED, RetryCause,
+    WORKER_LOST,
+};
 
 /// The output of a job that is measured.
-pub const ESTIMATE: &str = "estimate.json";
+pub const ESTIMATE_FILE: &str = "estimate.json";
 
 /// A job: a training, or predictions for a dataset.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -45,10 +46,10 @@ pub struct JobSpec {
     pub parameters: serde_json::Map<String, serde_json::Value>,
     /// What it reads.
     #[serde(default)]
-    pub data: Vec<Mount>,
+    pub data: Vec<DataMount>,
     /// What it starts from, where it has no checkpoint of its own; initial values where nothing is named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub init_from: Option<Origin>,
+    pub init_from: Option<InitFrom>,
     /// `auto`, `cpu`, `gpu`, `vulkan:0`.
     #[serde(default = "default_device")]
     pub device: String,
@@ -66,7 +67,7 @@ pub struct JobSpec {
     pub checkpoint_keep_last: u32,
     /// The checkpoint that stays besides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub checkpoint_keep_best: Option<BestBy>,
+    pub checkpoint_keep_best: Option<BestMetric>,
     /// The queue.
     #[serde(default = "default_queue")]
     pub queue: String,
@@ -81,7 +82,7 @@ pub struct JobSpec {
     pub retry: u32,
     /// The causes after which there is another attempt.
     #[serde(default = "default_retry_on")]
-    pub retry_on: Vec<Cause>,
+    pub retry_on: Vec<RetryCause>,
     /// The job's running time in seconds, all attempts together, after which it is checkpointed and stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_runtime_seconds: Option<f64>,
@@ -105,7 +106,7 @@ pub struct JobSpec {
     pub precision: Precision,
     /// How busy it must keep its device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub utilization: Option<Utilization>,
+    pub utilization: Option<UtilizationPolicy>,
     /// Names of secrets that the plugin may read. Their values are recorded nowhere.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<String>,
@@ -117,8 +118,8 @@ pub struct JobSpec {
     pub shards: Option<u32>,
     /// What it predicts; a job without trains.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub predict: Option<Prediction>,
-    /// Whether it is run for its figures alone: it keeps nothing but [`ESTIMATE`], which says what the whole would take, and
+    pub predict: Option<PredictionSpec>,
+    /// Whether it is run for its figures alone: it keeps nothing but [`ESTIMATE_FILE`], which says what the whole would take, and
     /// ends as soon as it knows.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub measure: bool,
@@ -163,8 +164,8 @@ fn default_retry() -> u32 {
     5
 }
 
-fn default_retry_on() -> Vec<Cause> {
-    Cause::NOT_THE_PLUGINS.to_vec()
+fn default_retry_on() -> Vec<RetryCause> {
+    RetryCause::INFRASTRUCTURE.to_vec()
 }
 
 fn default_replicas() -> u32 {
@@ -215,21 +216,21 @@ impl JobSpec {
     }
 
     /// Names of the jobs whose output or checkpoints it reads.
-    pub fn named_jobs(&self) -> impl Iterator<Item = &str> {
+    pub fn referenced_jobs(&self) -> impl Iterator<Item = &str> {
         let mounted = self.data.iter().filter_map(|mount| match &mount.source {
-            Source::Output { job, .. } => Some(job.as_str()),
-            Source::Dataset { .. } => None,
+            DataSource::Output { job, .. } => Some(job.as_str()),
+            DataSource::Dataset { .. } => None,
         });
         let origin = self.init_from.as_ref().and_then(|origin| match origin {
-            Origin::Checkpoint { job, .. } => Some(job.as_str()),
-            Origin::Model { .. } => None,
+            InitFrom::Checkpoint { job, .. } => Some(job.as_str()),
+            InitFrom::Model { .. } => None,
         });
         mounted.chain(origin)
     }
 
     /// What its place in the queue depends on.
-    pub fn demand(&self) -> Demand {
-        Demand {
+    pub fn demand(&self) -> SchedulingRequest {
+        SchedulingRequest {
             queue: self.queue.clone(),
             priority: self.priority.into(),
             preemptible: self.preemptible,

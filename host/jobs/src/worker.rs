@@ -1,18 +1,18 @@
 //! A worker: one attempt of one job, in a process of its own, so that a crash, a kill or a lost device costs that
 //! attempt only. It opens the device, compiles the plugin, mounts the datasets and runs the plugin's training.
 
-mod beginning;
 mod channel;
 mod checkpoint_timer;
-mod context;
-mod finite;
+mod initial_state;
+mod job_context;
+mod log_placeholders;
 mod lost_device;
-mod measuring;
+mod measurement;
+mod metering;
+mod nan_guard;
 mod prediction;
 mod ranks;
 mod rights;
-mod spending;
-mod words;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,23 +22,27 @@ use std::time::Instant;
 use bytes::Bytes;
 use saggar_device::select::{self, DeviceUsage};
 use saggar_device::{Backend, DeviceInfo, Meter, TuningRecords};
-use saggar_plugin::{Host, HostConfig, JobContext, Outcome, Plugin, PluginError, TrainLimits, train};
-use saggar_store::{Checkpoints, Dataset, Datasets, Digest, Home, Models, Objects};
+use saggar_plugin::{
+    CompiledPlugin, JobContext, PluginEngine, PluginEngineConfig, PluginError, TrainLimits, TrainOutcome, train,
+};
+use saggar_store::{CheckpointStore, ColumnarDataset, DatasetStore, Digest, ModelRegistry, ObjectStorage, StateDir};
 
-use crate::limits::WORKER_OOM_SCORE;
-use crate::protocol::{EXIT_BROKEN, EXIT_DONE, EXIT_FAILED, EXIT_OUT_OF_MEMORY, EXIT_TRY_AGAIN, Event, Start};
-use crate::room::Room;
-use crate::spec::{DEVICE_LOST, Prediction, Source, WORKER_LOST};
-use channel::{Channel, Control};
-use context::Context;
-pub(crate) use context::open_model;
-use lost_device::{DeviceWatch, end_process};
-use measuring::Parts;
-use ranks::Group;
-use ranks::follower::Follower;
-use ranks::leader::Leader;
+use crate::limits::WORKER_OOM_SCORE_ADJUSTMENT;
+use crate::protocol::{
+    AttemptConfig, EXIT_BROKEN, EXIT_DONE, EXIT_FAILED, EXIT_OUT_OF_MEMORY, EXIT_TRY_AGAIN, WorkerEvent,
+};
+use crate::spec::{DEVICE_LOST, DataSource, PredictionSpec, WORKER_LOST};
+use crate::storage_guard::StorageGuard;
+use channel::{EventChannel, WorkerControl};
+use job_context::WorkerJobContext;
+pub(crate) use job_context::open_model;
+use lost_device::{DeviceWatch, kill_own_process};
+use measurement::MeasurementParts;
+use metering::UsageCounters;
+use ranks::RankGroup;
+use ranks::follower::FollowerContext;
+use ranks::leader::LeaderContext;
 pub use rights::JobRights;
-use spending::Spending;
 
 /// Runs the attempt that the supervisor describes on standard input, on the state directory `home`, publishing to
 /// `models`. Returns the process's exit code.
@@ -47,84 +51,84 @@ use spending::Spending;
 pub fn run(home: &Path, models: &Path, storage_quota: Option<u64>, runtime: &tokio::runtime::Handle) -> i32 {
     // Where memory is short, an attempt is worth less than the server, which it takes along. What cannot be said is left to
     // the system's own choice.
-    let _ = std::fs::write("/proc/self/oom_score_adj", WORKER_OOM_SCORE.to_string());
-    let channel = Channel::new();
+    let _ = std::fs::write("/proc/self/oom_score_adj", WORKER_OOM_SCORE_ADJUSTMENT.to_string());
+    let channel = EventChannel::new();
     let (start, control) = match channel.receive_start() {
         Ok(received) => received,
-        Err(error) => return fail(&channel, "BAD_COMMAND", &error.to_string(), EXIT_BROKEN),
+        Err(error) => return send_failed(&channel, "BAD_COMMAND", &error.to_string(), EXIT_BROKEN),
     };
     // The first worker process of an attempt speaks for the others.
-    let channel = if start.rank == 0 { channel } else { Channel::to_leader() };
-    channel.beat();
-    let attempt = Attempt { home, models, storage_quota, runtime, channel: &channel, control, start };
+    let channel = if start.rank == 0 { channel } else { EventChannel::connect_to_leader() };
+    channel.start_heartbeat();
+    let attempt = WorkerAttempt { home, models, storage_quota, runtime, channel: &channel, control, start };
     match attempt.run() {
-        Ok(Outcome::Finished) => finish(&channel, false),
-        Ok(Outcome::Stopped) => finish(&channel, true),
-        Err(Failure { reason, message, code }) => {
-            let code = fail(&channel, reason, &message, code);
+        Ok(TrainOutcome::Finished) => send_finished(&channel, false),
+        Ok(TrainOutcome::Stopped) => send_finished(&channel, true),
+        Err(AttemptFailure { reason, message, code }) => {
+            let code = send_failed(&channel, reason, &message, code);
             if reason == DEVICE_LOST {
-                end_process();
+                kill_own_process();
             }
             code
         }
     }
 }
 
-fn finish(channel: &Channel, stopped: bool) -> i32 {
-    channel.send(&Event::Finished { stopped });
+fn send_finished(channel: &EventChannel, stopped: bool) -> i32 {
+    channel.send(&WorkerEvent::Finished { stopped });
     EXIT_DONE
 }
 
-fn fail(channel: &Channel, reason: &str, message: &str, code: i32) -> i32 {
-    channel.send(&Event::Failed { reason: reason.to_owned(), message: message.to_owned() });
+fn send_failed(channel: &EventChannel, reason: &str, message: &str, code: i32) -> i32 {
+    channel.send(&WorkerEvent::Failed { reason: reason.to_owned(), message: message.to_owned() });
     code
 }
 
 /// Why an attempt ended badly, as its supervisor records it.
 #[derive(Debug)]
-struct Failure {
+struct AttemptFailure {
     reason: &'static str,
     message: String,
     code: i32,
 }
 
-impl Failure {
+impl AttemptFailure {
     /// Something that would be wrong at every attempt.
-    fn broken(reason: &'static str, error: impl std::fmt::Display) -> Failure {
-        Failure { reason, message: error.to_string(), code: EXIT_BROKEN }
+    fn permanent(reason: &'static str, error: impl std::fmt::Display) -> AttemptFailure {
+        AttemptFailure { reason, message: error.to_string(), code: EXIT_BROKEN }
     }
 }
 
-impl From<PluginError> for Failure {
-    fn from(error: PluginError) -> Failure {
+impl From<PluginError> for AttemptFailure {
+    fn from(error: PluginError) -> AttemptFailure {
         let code = match error.reason() {
             DEVICE_LOST | WORKER_LOST => EXIT_TRY_AGAIN,
             "OUT_OF_MEMORY" | "MEMORY_LIMIT" | "TABLE_LIMIT" | "HANDLE_LIMIT" => EXIT_OUT_OF_MEMORY,
             _ => EXIT_FAILED,
         };
-        Failure { reason: error.reason(), message: error.to_string(), code }
+        AttemptFailure { reason: error.reason(), message: error.to_string(), code }
     }
 }
 
-struct Attempt<'a> {
+struct WorkerAttempt<'a> {
     home: &'a Path,
     models: &'a Path,
     storage_quota: Option<u64>,
     runtime: &'a tokio::runtime::Handle,
-    channel: &'a Channel,
-    control: Arc<Control>,
-    start: Start,
+    channel: &'a EventChannel,
+    control: Arc<WorkerControl>,
+    start: AttemptConfig,
 }
 
-impl Attempt<'_> {
-    fn run(self) -> Result<Outcome, Failure> {
+impl WorkerAttempt<'_> {
+    fn run(self) -> Result<TrainOutcome, AttemptFailure> {
         let spec = &self.start.spec;
-        let home = Home::open(self.home).map_err(|error| Failure::broken("BAD_HOME", error))?;
+        let home = StateDir::open(self.home).map_err(|error| AttemptFailure::permanent("BAD_HOME", error))?;
         let usage = DeviceUsage { processes: spec.replicas as usize, pipeline_cache_dir: Some(&home.shaders()) };
         let choice = select::open_with_usage(&spec.device, usage);
-        let choice = choice.map_err(|error| Failure::broken("NO_DEVICE", error))?;
+        let choice = choice.map_err(|error| AttemptFailure::permanent("NO_DEVICE", error))?;
         let info = choice.backend.info();
-        self.channel.send(&Event::Started {
+        self.channel.send(&WorkerEvent::Started {
             device: info.name.clone(),
             adapter: info.adapter.clone(),
             driver: info.driver.clone(),
@@ -133,33 +137,43 @@ impl Attempt<'_> {
         });
         let _watch = DeviceWatch::start(&choice.backend, self.channel);
         let began = Instant::now();
-        let objects = Objects::local(&home.objects()).map_err(|error| Failure::broken("BAD_HOME", error))?;
-        let host = Host::new(HostConfig { cache_dir: Some(home.cache()), ..HostConfig::default() })?;
+        let objects =
+            ObjectStorage::local(&home.objects()).map_err(|error| AttemptFailure::permanent("BAD_HOME", error))?;
+        let host =
+            PluginEngine::new(PluginEngineConfig { cache_dir: Some(home.cache()), ..PluginEngineConfig::default() })?;
         if let Some(prediction) = &spec.predict {
-            return self.predict(prediction, &host, &home, Arc::clone(&choice.backend), began);
+            return self.run_prediction(prediction, &host, &home, Arc::clone(&choice.backend), began);
         }
-        let (plugin, wasm) = self.plugin(&host, &objects)?;
-        let datasets = self.datasets(&home)?;
+        let (plugin, wasm) = self.load_plugin(&host, &objects)?;
+        let datasets = self.open_datasets(&home)?;
         let rights = JobRights::new(&self.start, &home, self.models);
-        let secrets = rights.secrets(&home, &spec.secrets).map_err(|error| Failure::broken("NO_SECRET", error))?;
-        self.channel.blacken(secrets.values().cloned().collect());
+        let secrets = rights
+            .secret_values(&home, &spec.secrets)
+            .map_err(|error| AttemptFailure::permanent("NO_SECRET", error))?;
+        self.channel.redact(secrets.values().cloned().collect());
         if spec.measure {
-            return self.measure(&host, &plugin, &home, &choice.backend, Parts { datasets, secrets, rights, began });
+            return self.run_measurement(
+                &host,
+                &plugin,
+                &home,
+                &choice.backend,
+                MeasurementParts { datasets, secrets, rights, began },
+            );
         }
-        let group = self.group(info)?;
+        let group = self.start_ranks(info)?;
         // The limit is the job's, and its processes need as much each.
         let memory_bytes = spec.gpu_memory_bytes.map(|bytes| bytes / u64::from(spec.replicas.max(1)));
         let meter = memory_bytes.map_or_else(Meter::unlimited, Meter::new);
-        let checkpoints = Checkpoints::new(objects);
-        choice.backend.load_tuning(&self.ways(&checkpoints));
-        let context = Context::new(context::Parts {
+        let checkpoints = CheckpointStore::new(objects);
+        choice.backend.load_tuning(&self.stored_tuning(&checkpoints));
+        let context = WorkerJobContext::new(job_context::JobContextParts {
             start: self.start.clone(),
             channel: self.channel.clone(),
             control: Arc::clone(&self.control),
             runtime: self.runtime.clone(),
             checkpoints,
-            room: Room::new(self.storage_quota, home.clone(), self.models.to_owned()),
-            models: Models::new(self.models),
+            room: StorageGuard::new(self.storage_quota, home.clone(), self.models.to_owned()),
+            models: ModelRegistry::new(self.models),
             rights,
             home,
             plugin_wasm: wasm,
@@ -167,12 +181,12 @@ impl Attempt<'_> {
             device: format!("{} {} {}", info.name, info.adapter, info.driver),
             secrets,
         });
-        let reporter = self.channel.report_usage(meter.clone(), context.spending(), began, group.clone());
-        let context = self.job(context, group.clone());
+        let reporter = self.channel.report_usage(meter.clone(), context.usage_counters(), began, group.clone());
+        let context = self.job_context(context, group.clone());
         let limits = TrainLimits { memory_bytes: spec.memory_bytes, ..TrainLimits::default() };
         let outcome = train(&host, &plugin, Arc::clone(&choice.backend), meter, datasets, context, limits);
         if let (Some(group), Ok(_)) = (&group, &outcome) {
-            group.finish();
+            group.wait_for_ends();
         }
         reporter.finish();
         Ok(outcome?)
@@ -180,33 +194,33 @@ impl Attempt<'_> {
 
     /// The ways in which earlier attempts computed kernels: this one must come to the same bytes. What cannot be listed cannot
     /// be restored either, and that is said then.
-    fn ways(&self, checkpoints: &Checkpoints) -> TuningRecords {
+    fn stored_tuning(&self, checkpoints: &CheckpointStore) -> TuningRecords {
         let listed = self.runtime.block_on(checkpoints.list(&self.start.job)).unwrap_or_default();
         listed.into_iter().flat_map(|checkpoint| checkpoint.ways).collect()
     }
 
     /// The attempt of a prediction job.
-    fn predict(
+    fn run_prediction(
         &self,
-        prediction: &Prediction,
-        host: &Host,
-        home: &Home,
+        prediction: &PredictionSpec,
+        host: &PluginEngine,
+        home: &StateDir,
         device: Arc<dyn Backend>,
         began: Instant,
-    ) -> Result<Outcome, Failure> {
-        let datasets = self.datasets(home)?.into_values().next();
-        let dataset = datasets.ok_or_else(|| Failure::broken("BAD_DATASET", "the job mounts none"))?;
+    ) -> Result<TrainOutcome, AttemptFailure> {
+        let datasets = self.open_datasets(home)?.into_values().next();
+        let dataset = datasets.ok_or_else(|| AttemptFailure::permanent("BAD_DATASET", "the job mounts none"))?;
         let meter = self.start.spec.gpu_memory_bytes.map_or_else(Meter::unlimited, Meter::new);
-        let spending: Arc<Spending> = Arc::default();
+        let spending: Arc<UsageCounters> = Arc::default();
         let reporter = self.channel.report_usage(meter.clone(), Arc::clone(&spending), began, None);
-        let parts = prediction::Parts {
+        let parts = prediction::PredictionAttempt {
             start: &self.start,
             prediction,
             channel: self.channel,
             control: &self.control,
             home: home.clone(),
-            room: Room::new(self.storage_quota, home.clone(), self.models.to_owned()),
-            models: Models::new(self.models),
+            room: StorageGuard::new(self.storage_quota, home.clone(), self.models.to_owned()),
+            models: ModelRegistry::new(self.models),
             dataset,
             spending,
         };
@@ -216,54 +230,61 @@ impl Attempt<'_> {
     }
 
     /// Starts the attempt's other worker processes, where there are any and this is the first. They find the plugin compiled.
-    fn group(&self, device: &DeviceInfo) -> Result<Option<Arc<Group>>, Failure> {
-        let Start { rank, spec, .. } = &self.start;
-        let shards = ranks::shards(&self.start);
+    fn start_ranks(&self, device: &DeviceInfo) -> Result<Option<Arc<RankGroup>>, AttemptFailure> {
+        let AttemptConfig { rank, spec, .. } = &self.start;
+        let shards = ranks::shard_count(&self.start);
         if *rank > 0 || shards == 1 {
             return Ok(None);
         }
         let communicator = if spec.replicas > 1 { "sockets, in the order of ranks" } else { "none" };
         let (processes, device) = (spec.replicas, &device.name);
         let line = format!("processes: {processes}, device: {device}, communicator: {communicator}, shards: {shards}");
-        self.channel.send(&Event::Log { level: "info".to_owned(), line });
+        self.channel.send(&WorkerEvent::Log { level: "info".to_owned(), line });
         if spec.replicas == 1 {
             return Ok(None);
         }
-        Ok(Some(Arc::new(Group::start(&self.start, self.home, self.models, self.storage_quota)?)))
+        Ok(Some(Arc::new(RankGroup::start(&self.start, self.home, self.models, self.storage_quota)?)))
     }
 
     /// The job as this process's plugin sees it.
-    fn job(&self, context: Context, group: Option<Arc<Group>>) -> Box<dyn JobContext> {
-        match (group, self.channel.leader()) {
-            (Some(group), _) => Box::new(Leader::new(context, group, self.channel.clone(), ranks::shards(&self.start))),
-            (None, Some(link)) => Box::new(Follower::new(context, &self.start, link)),
+    fn job_context(&self, context: WorkerJobContext, group: Option<Arc<RankGroup>>) -> Box<dyn JobContext> {
+        match (group, self.channel.leader_link()) {
+            (Some(group), _) => {
+                Box::new(LeaderContext::new(context, group, self.channel.clone(), ranks::shard_count(&self.start)))
+            }
+            (None, Some(link)) => Box::new(FollowerContext::new(context, &self.start, link)),
             (None, None) => Box::new(context),
         }
     }
 
-    fn plugin(&self, host: &Host, objects: &Objects) -> Result<(Plugin, Bytes), Failure> {
-        let digest: Digest = self.start.spec.plugin.parse().map_err(|error| Failure::broken("NO_PLUGIN", error))?;
+    fn load_plugin(
+        &self,
+        host: &PluginEngine,
+        objects: &ObjectStorage,
+    ) -> Result<(CompiledPlugin, Bytes), AttemptFailure> {
+        let digest: Digest =
+            self.start.spec.plugin.parse().map_err(|error| AttemptFailure::permanent("NO_PLUGIN", error))?;
         let wasm = self.runtime.block_on(objects.get_blob(&digest));
-        let wasm = wasm.map_err(|error| Failure::broken("NO_PLUGIN", error))?;
-        let plugin = host.compile(&wasm).map_err(|error| Failure::broken("BAD_PLUGIN", error))?;
+        let wasm = wasm.map_err(|error| AttemptFailure::permanent("NO_PLUGIN", error))?;
+        let plugin = host.compile(&wasm).map_err(|error| AttemptFailure::permanent("BAD_PLUGIN", error))?;
         Ok((plugin, wasm))
     }
 
-    fn datasets(&self, home: &Home) -> Result<BTreeMap<String, Arc<Dataset>>, Failure> {
-        let stored = Datasets::new(home.datasets());
+    fn open_datasets(&self, home: &StateDir) -> Result<BTreeMap<String, Arc<ColumnarDataset>>, AttemptFailure> {
+        let stored = DatasetStore::new(home.datasets());
         let mut datasets = BTreeMap::new();
         for mount in &self.start.spec.data {
             let dataset = match &mount.source {
-                Source::Dataset { .. } => {
-                    stored.resolve(&mount.source.to_string()).and_then(|info| Dataset::open(&info.dir))
+                DataSource::Dataset { .. } => {
+                    stored.resolve(&mount.source.to_string()).and_then(|info| ColumnarDataset::open(&info.dir))
                 }
-                Source::Output { job, path } => {
+                DataSource::Output { job, path } => {
                     // The supervisor has found every job that the specification names.
                     let id = self.start.jobs.get(job).map_or(job.as_str(), String::as_str);
-                    Dataset::from_output(home, id, path.as_deref())
+                    ColumnarDataset::from_output(home, id, path.as_deref())
                 }
             };
-            let dataset = dataset.map_err(|error| Failure::broken("BAD_DATASET", error))?;
+            let dataset = dataset.map_err(|error| AttemptFailure::permanent("BAD_DATASET", error))?;
             datasets.insert(mount.mount.clone(), Arc::new(dataset));
         }
         Ok(datasets)

@@ -8,10 +8,10 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use saggar_jobs::{Cause, JobError, JobSpec, Jobs, Launcher, Layout, Submission};
-use saggar_metrics::Metrics;
-use saggar_store::records::{Job, JobFilter};
-use saggar_store::{JobState, ManualClock, Rights, SqliteRecords};
+use saggar_jobs::{JobError, JobService, JobSpec, JobSubmission, RetryCause, SchedulerConfig, WorkerLauncher};
+use saggar_metrics::MetricsRegistry;
+use saggar_store::records::{JobFilter, JobRecord};
+use saggar_store::{AccessRights, JobState, ManualClock, SqliteRecords};
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
 
@@ -21,7 +21,7 @@ const DAY: u64 = 24 * HOUR;
 /// 2026-11-21T12:00:00Z.
 const NOON: u64 = 1_795_262_400_000;
 /// How long anything may take before a test gives up.
-const PATIENCE: Duration = Duration::from_secs(60);
+const WAIT_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// Notes that an attempt of its project began; then does as files of the directory named after the project say: waits as
 /// long as there is `PROJECT.hold`, and fails where there is `PROJECT.fail`.
@@ -41,9 +41,9 @@ const WORKER: &str = r#"
 "#;
 
 #[derive(Debug)]
-struct Scripts(PathBuf);
+struct ScriptLauncher(PathBuf);
 
-impl Launcher for Scripts {
+impl WorkerLauncher for ScriptLauncher {
     fn launch(&self) -> Result<Child, JobError> {
         let mut command = Command::new("sh");
         command.args(["-c", WORKER]).current_dir(&self.0).kill_on_drop(true);
@@ -53,26 +53,32 @@ impl Launcher for Scripts {
 }
 
 /// A scheduler that runs.
-struct Scheduler {
+struct TestScheduler {
     directory: tempfile::TempDir,
     clock: Arc<ManualClock>,
-    jobs: Jobs,
+    jobs: JobService,
     shutdown: watch::Sender<bool>,
 }
 
-impl Scheduler {
-    async fn start(now_ms: u64) -> Scheduler {
+impl TestScheduler {
+    async fn start(now_ms: u64) -> TestScheduler {
         let directory = tempfile::tempdir().unwrap();
         let clock = Arc::new(ManualClock::new(now_ms));
         let records = Arc::new(SqliteRecords::open(&directory.path().join("records.db")).unwrap());
-        let launcher = Arc::new(Scripts(directory.path().to_owned()));
-        let (metrics, jobs_dir) = (Arc::new(Metrics::new()), directory.path().join("jobs"));
-        let jobs =
-            Jobs::new(records, Arc::<ManualClock>::clone(&clock), metrics, launcher, jobs_dir, Layout::simple(8));
+        let launcher = Arc::new(ScriptLauncher(directory.path().to_owned()));
+        let (metrics, jobs_dir) = (Arc::new(MetricsRegistry::new()), directory.path().join("jobs"));
+        let jobs = JobService::new(
+            records,
+            Arc::<ManualClock>::clone(&clock),
+            metrics,
+            launcher,
+            jobs_dir,
+            SchedulerConfig::single_queue(8),
+        );
         let (shutdown, told) = watch::channel(false);
         let runs = jobs.clone();
         tokio::spawn(async move { runs.run(told).await.unwrap() });
-        Scheduler { directory, clock, jobs, shutdown }
+        TestScheduler { directory, clock, jobs, shutdown }
     }
 
     fn path(&self) -> &Path {
@@ -80,24 +86,24 @@ impl Scheduler {
     }
 
     /// Has jobs of this project do so, or no longer.
-    fn tell(&self, project: &str, what: &str, is_so: bool) {
+    fn set_marker(&self, project: &str, what: &str, is_so: bool) {
         let file = self.path().join(format!("{project}.{what}"));
         if is_so { std::fs::write(file, "").unwrap() } else { std::fs::remove_file(file).unwrap() }
     }
 
     async fn submit(&self, spec: JobSpec) -> String {
-        let submission = Submission { spec, owner: None, rights: Rights::default(), idempotency_key: None };
+        let submission = JobSubmission { spec, owner: None, rights: AccessRights::default(), idempotency_key: None };
         self.jobs.submit(submission).await.unwrap().name
     }
 
-    async fn wait_for(&self, name: &str, is_there: impl Fn(&Job) -> bool) -> Job {
+    async fn wait_for_job(&self, name: &str, is_there: impl Fn(&JobRecord) -> bool) -> JobRecord {
         let began = Instant::now();
         loop {
             let job = self.jobs.get(name).await.unwrap();
             if is_there(&job) {
                 return job;
             }
-            assert!(began.elapsed() < PATIENCE, "timed out: {job:?}");
+            assert!(began.elapsed() < WAIT_TIME_MAX, "timed out: {job:?}");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
@@ -108,25 +114,25 @@ impl Scheduler {
         self.clock.set(now_ms);
         for _ in 0..2 {
             let marker = self.submit(spec("marker")).await;
-            let job = self.wait_for(&marker, |job| job.state.is_final()).await;
+            let job = self.wait_for_job(&marker, |job| job.state.is_final()).await;
             assert_eq!(job.state, JobState::Succeeded, "{job:?}");
         }
     }
 
     /// How many attempts at jobs of the project were begun by workers.
-    fn begun(&self, project: &str) -> usize {
+    fn attempts_begun(&self, project: &str) -> usize {
         let begun = std::fs::read_to_string(self.path().join("begun")).unwrap_or_default();
         begun.lines().filter(|line| *line == project).count()
     }
 
     /// The jobs of a project.
-    async fn of(&self, project: &str) -> Vec<Job> {
+    async fn jobs_of_project(&self, project: &str) -> Vec<JobRecord> {
         let filter = JobFilter { project: Some(project.to_owned()), ..JobFilter::default() };
         self.jobs.list(filter).await.unwrap()
     }
 }
 
-impl Drop for Scheduler {
+impl Drop for TestScheduler {
     fn drop(&mut self) {
         self.shutdown.send_replace(true);
     }
@@ -140,58 +146,58 @@ fn spec(project: &str) -> JobSpec {
 const JUMPS: [u64; 6] = [NOON - HOUR, NOON + DAY, NOON, NOON - DAY, 0, NOON];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn fault_10_a_job_that_runs_keeps_its_lease_when_the_clock_jumps() {
-    let scheduler = Scheduler::start(NOON).await;
-    scheduler.tell("long", "hold", true);
+async fn a_running_job_keeps_its_lease_when_the_clock_jumps() {
+    let scheduler = TestScheduler::start(NOON).await;
+    scheduler.set_marker("long", "hold", true);
     let limited =
         JobSpec { max_runtime_seconds: Some(1800.0), max_attempt_runtime_seconds: Some(1200.0), ..spec("long") };
     let name = scheduler.submit(limited).await;
-    let before = scheduler.wait_for(&name, |job| job.state == JobState::Running).await;
+    let before = scheduler.wait_for_job(&name, |job| job.state == JobState::Running).await;
     for now_ms in JUMPS {
         scheduler.set_clock(now_ms).await;
         let job = scheduler.jobs.get(&name).await.unwrap();
         assert_eq!((job.state, job.attempts, job.epoch), (JobState::Running, 1, before.epoch), "at {now_ms}: {job:?}");
-        assert_eq!(scheduler.begun("long"), 1, "at {now_ms}");
+        assert_eq!(scheduler.attempts_begun("long"), 1, "at {now_ms}");
     }
-    scheduler.tell("long", "hold", false);
-    let job = scheduler.wait_for(&name, |job| job.state.is_final()).await;
+    scheduler.set_marker("long", "hold", false);
+    let job = scheduler.wait_for_job(&name, |job| job.state.is_final()).await;
     assert_eq!((job.state, job.attempts, job.step), (JobState::Succeeded, 1, 5), "{job:?}");
     let attempts = scheduler.jobs.attempts(&job.id).await.unwrap();
     assert!(attempts[0].usage.wall_seconds < 600.0, "by a clock that does not jump: {attempts:?}");
-    let markers = scheduler.of("marker").await;
-    assert_eq!(markers.len(), scheduler.begun("marker"), "each ran once");
+    let markers = scheduler.jobs_of_project("marker").await;
+    assert_eq!(markers.len(), scheduler.attempts_begun("marker"), "each ran once");
     assert!(markers.iter().all(|job| job.state == JobState::Succeeded && job.attempts == 1), "{markers:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn fault_10_a_job_that_waits_for_another_attempt_gets_one_when_the_clock_jumps() {
-    let scheduler = Scheduler::start(NOON).await;
-    let retried = |project: &str| JobSpec { retry_on: vec![Cause::Error], ..spec(project) };
+async fn a_job_in_backoff_gets_its_next_attempt_when_the_clock_jumps() {
+    let scheduler = TestScheduler::start(NOON).await;
+    let retried = |project: &str| JobSpec { retry_on: vec![RetryCause::Error], ..spec(project) };
     for (project, jump) in [("back", NOON - HOUR), ("back-a-day", NOON - DAY), ("forward", NOON + DAY)] {
         scheduler.set_clock(NOON).await;
-        scheduler.tell(project, "fail", true);
+        scheduler.set_marker(project, "fail", true);
         let name = scheduler.submit(retried(project)).await;
-        let waits = |job: &Job| job.state == JobState::Queued && job.attempts == 1;
-        scheduler.wait_for(&name, waits).await;
-        scheduler.tell(project, "fail", false);
+        let waits = |job: &JobRecord| job.state == JobState::Queued && job.attempts == 1;
+        scheduler.wait_for_job(&name, waits).await;
+        scheduler.set_marker(project, "fail", false);
         // As long as the clock stands, it waits.
         scheduler.set_clock(NOON).await;
         let job = scheduler.jobs.get(&name).await.unwrap();
         assert!(waits(&job), "{job:?}");
-        let wait = scheduler.jobs.waits(|_| true).await.unwrap()[&job.id].reason.clone();
+        let wait = scheduler.jobs.queue_waits(|_| true).await.unwrap()[&job.id].reason.clone();
         assert_eq!(wait.code, "BACKOFF", "{wait:?}");
         // An hour must not be added to its second, nor a day.
         scheduler.set_clock(jump).await;
-        let job = scheduler.wait_for(&name, |job| job.state.is_final()).await;
+        let job = scheduler.wait_for_job(&name, |job| job.state.is_final()).await;
         assert_eq!((job.state, job.attempts), (JobState::Succeeded, 2), "{project}: {job:?}");
-        assert_eq!(scheduler.begun(project), 2, "{project}");
+        assert_eq!(scheduler.attempts_begun(project), 2, "{project}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn fault_10_each_time_of_a_schedule_is_one_job_however_often_the_clock_shows_it() {
-    let scheduler = Scheduler::start(NOON + 30 * MINUTE).await;
-    scheduler.jobs.set_schedule("hourly", "0 * * * *", &spec("timed"), Rights::default()).await.unwrap();
+async fn each_schedule_time_submits_one_job_even_if_the_clock_repeats_it() {
+    let scheduler = TestScheduler::start(NOON + 30 * MINUTE).await;
+    scheduler.jobs.set_schedule("hourly", "0 * * * *", &spec("timed"), AccessRights::default()).await.unwrap();
     for (now_ms, jobs) in [
         (NOON + 40 * MINUTE, 0),
         // One o'clock, twice.
@@ -212,13 +218,13 @@ async fn fault_10_each_time_of_a_schedule_is_one_job_however_often_the_clock_sho
         (NOON + DAY + 3 * HOUR + MINUTE, 7),
     ] {
         scheduler.set_clock(now_ms).await;
-        let timed = scheduler.of("timed").await;
+        let timed = scheduler.jobs_of_project("timed").await;
         assert_eq!(timed.len(), jobs, "{} minutes after noon", (now_ms - NOON) / MINUTE);
         for job in &timed {
-            scheduler.wait_for(&job.name, |job| job.state.is_final()).await;
+            scheduler.wait_for_job(&job.name, |job| job.state.is_final()).await;
         }
     }
-    assert_eq!(scheduler.begun("timed"), 7);
-    let timed = scheduler.of("timed").await;
+    assert_eq!(scheduler.attempts_begun("timed"), 7);
+    let timed = scheduler.jobs_of_project("timed").await;
     assert!(timed.iter().all(|job| job.state == JobState::Succeeded && job.attempts == 1), "{timed:?}");
 }

@@ -4,7 +4,7 @@ use prometheus::{CounterVec, GaugeVec, HistogramOpts, HistogramVec, IntCounterVe
 
 /// A row of the table, for tests and documentation.
 #[derive(Clone, Copy, Debug)]
-pub struct Family {
+pub struct MetricDefinition {
     /// The metric's full name.
     pub name: &'static str,
     /// The type of its handle in this crate.
@@ -42,23 +42,23 @@ macro_rules! families {
     ($($field:ident: $kind:ident($name:literal, $help:literal, $labels:expr $(, $buckets:expr)?);)*) => {
         /// A handle for each family; `with_label_values` takes the labels in the table's order.
         #[derive(Clone, Debug)]
-        pub struct Families {
+        pub struct MetricHandles {
             $(#[doc = $help] pub $field: $kind,)*
         }
 
-        impl Families {
-            pub(crate) fn register(registry: &Registry) -> Families {
+        impl MetricHandles {
+            pub(crate) fn register(registry: &Registry) -> MetricHandles {
                 $(
                     let $field = make!($kind, $name, $help, &$labels $(, $buckets)?).expect("the table is well formed");
                     registry.register(Box::new($field.clone())).expect("names in the table are distinct");
                 )*
-                Families { $($field,)* }
+                MetricHandles { $($field,)* }
             }
         }
 
         /// Every family, in the table's order.
-        pub const FAMILIES: &[Family] = &[
-            $(Family { name: $name, kind: stringify!($kind), help: $help, labels: &$labels },)*
+        pub const FAMILIES: &[MetricDefinition] = &[
+            $(MetricDefinition { name: $name, kind: stringify!($kind), help: $help, labels: &$labels },)*
         ];
     };
 }

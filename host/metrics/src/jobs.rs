@@ -2,22 +2,22 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use crate::families::Families;
+use crate::families::MetricHandles;
 
 /// Jobs whose series exist at once; the oldest go first.
 pub const JOB_SERIES_MAX: usize = 200;
 /// Names of its own one job may have in `saggar_train_metric`.
-pub(crate) const METRIC_NAMES_MAX: usize = 32;
+pub(crate) const JOB_METRIC_NAMES_MAX: usize = 32;
 
 /// Which series exist for which job.
 #[derive(Debug, Default)]
 pub struct JobSeries {
-    jobs: BTreeMap<String, Labels>,
+    jobs: BTreeMap<String, JobLabels>,
     order: VecDeque<String>,
 }
 
 #[derive(Debug)]
-struct Labels {
+struct JobLabels {
     device: String,
     estimated: String,
     names: BTreeSet<String>,
@@ -26,7 +26,7 @@ struct Labels {
 
 impl JobSeries {
     /// Begins a job's series, or goes on with them on another device. Past [`JOB_SERIES_MAX`] the oldest job's are removed.
-    pub fn begin(&mut self, families: &Families, job: &str, device: &str, estimated: bool) {
+    pub fn begin_job(&mut self, families: &MetricHandles, job: &str, device: &str, estimated: bool) {
         let estimated = estimated.to_string();
         if let Some(labels) = self.jobs.get_mut(job) {
             if labels.device != device {
@@ -36,20 +36,20 @@ impl JobSeries {
             labels.device = device.to_owned();
             labels.estimated = estimated;
         } else {
-            let labels = Labels { device: device.to_owned(), estimated, names: BTreeSet::new(), last_step: 0 };
+            let labels = JobLabels { device: device.to_owned(), estimated, names: BTreeSet::new(), last_step: 0 };
             self.jobs.insert(job.to_owned(), labels);
             self.order.push_back(job.to_owned());
         }
         families.train_step.with_label_values(&[job]);
         while self.order.len() > JOB_SERIES_MAX {
             if let Some(oldest) = self.order.front().cloned() {
-                self.forget(families, &oldest);
+                self.remove_job(families, &oldest);
             }
         }
     }
 
     /// Adds device and wall seconds since the last call, and sets the device bytes held now.
-    pub fn usage(&self, families: &Families, job: &str, gpu_seconds: f64, wall_seconds: f64, gpu_bytes: u64) {
+    pub fn add_usage(&self, families: &MetricHandles, job: &str, gpu_seconds: f64, wall_seconds: f64, gpu_bytes: u64) {
         let Some(labels) = self.jobs.get(job) else { return };
         let seconds = families.job_gpu_seconds.with_label_values(&[job, &labels.device, &labels.estimated]);
         seconds.inc_by(gpu_seconds.max(0.0));
@@ -58,7 +58,7 @@ impl JobSeries {
     }
 
     /// Sets the step reached. Steps counted twice, after a resume, count twice in `saggar_train_steps_total`.
-    pub fn progress(&mut self, families: &Families, job: &str, step: u64, of: u64) {
+    pub fn set_progress(&mut self, families: &MetricHandles, job: &str, step: u64, of: u64) {
         let Some(labels) = self.jobs.get_mut(job) else { return };
         let done = step.saturating_sub(labels.last_step);
         labels.last_step = step;
@@ -68,7 +68,7 @@ impl JobSeries {
     }
 
     /// Adds samples since the last call and sets the rate.
-    pub fn samples(&self, families: &Families, job: &str, samples: u64, per_second: f64) {
+    pub fn add_samples(&self, families: &MetricHandles, job: &str, samples: u64, per_second: f64) {
         if !self.jobs.contains_key(job) {
             return;
         }
@@ -77,10 +77,10 @@ impl JobSeries {
     }
 
     /// Sets one of the job's own series; names past the limit are left out.
-    pub fn metric(&mut self, families: &Families, job: &str, name: &str, value: f64) {
+    pub fn set_metric(&mut self, families: &MetricHandles, job: &str, name: &str, value: f64) {
         let Some(labels) = self.jobs.get_mut(job) else { return };
         if !labels.names.contains(name) {
-            if labels.names.len() == METRIC_NAMES_MAX {
+            if labels.names.len() == JOB_METRIC_NAMES_MAX {
                 return;
             }
             labels.names.insert(name.to_owned());
@@ -89,14 +89,14 @@ impl JobSeries {
     }
 
     /// Sets the age of the job's newest checkpoint.
-    pub fn checkpoint_age(&self, families: &Families, job: &str, seconds: f64) {
+    pub fn set_checkpoint_age(&self, families: &MetricHandles, job: &str, seconds: f64) {
         if self.jobs.contains_key(job) {
             families.checkpoint_age.with_label_values(&[job]).set(seconds);
         }
     }
 
     /// Removes every series of the job. A series that was never set is not there to remove, which is no error.
-    pub fn forget(&mut self, families: &Families, job: &str) {
+    pub fn remove_job(&mut self, families: &MetricHandles, job: &str) {
         let Some(labels) = self.jobs.remove(job) else { return };
         self.order.retain(|name| name != job);
         let _ = families.job_gpu_seconds.remove_label_values(&[job, &labels.device, &labels.estimated]);

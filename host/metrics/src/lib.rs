@@ -7,7 +7,7 @@ mod jobs;
 mod openmetrics;
 mod process;
 
-pub use families::{FAMILIES, Families, Family};
+pub use families::{FAMILIES, MetricDefinition, MetricHandles};
 pub use jobs::{JOB_SERIES_MAX, JobSeries};
 
 use prometheus::{Encoder, Registry, TextEncoder};
@@ -15,29 +15,29 @@ pub use prometheus::{Histogram, IntCounter, IntCounterVec, IntGauge};
 
 /// One registry with every family. One a process; share it by reference.
 #[derive(Debug)]
-pub struct Metrics {
+pub struct MetricsRegistry {
     registry: Registry,
     /// The families' handles.
-    pub families: Families,
+    pub families: MetricHandles,
 }
 
-impl Metrics {
+impl MetricsRegistry {
     /// A registry with all families, the process's metrics, and of the series those that have no labels or known ones.
-    pub fn new() -> Metrics {
+    pub fn new() -> MetricsRegistry {
         let registry = Registry::new();
-        let families = Families::register(&registry);
+        let families = MetricHandles::register(&registry);
         process::register(&registry);
         families.build_info.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1.0);
-        Metrics { registry, families }
+        MetricsRegistry { registry, families }
     }
 
     /// The exposition text in OpenMetrics 1.0.
     pub fn render_openmetrics(&self) -> String {
-        openmetrics::text(&self.registry.gather())
+        openmetrics::render_text(&self.registry.gather())
     }
 
     /// The exposition text (Prometheus text format 0.0.4).
-    pub fn render(&self) -> String {
+    pub fn render_prometheus(&self) -> String {
         let mut text = Vec::new();
         let families = self.registry.gather();
         TextEncoder::new().encode(&families, &mut text).expect("gathered families are well formed");
@@ -45,9 +45,9 @@ impl Metrics {
     }
 }
 
-impl Default for Metrics {
-    fn default() -> Metrics {
-        Metrics::new()
+impl Default for MetricsRegistry {
+    fn default() -> MetricsRegistry {
+        MetricsRegistry::new()
     }
 }
 
@@ -58,7 +58,7 @@ mod tests {
     use std::fmt::Write;
 
     #[test]
-    fn names_types_and_labels_are_frozen() {
+    fn metric_names_types_and_labels_match_the_golden_list() {
         let mut table = String::new();
         for family in FAMILIES {
             writeln!(table, "{} {} {}", family.name, family.kind, family.labels.join(",")).unwrap();
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn names_follow_the_prometheus_guide() {
+    fn metric_names_follow_the_prometheus_naming_guide() {
         for family in FAMILIES {
             assert!(family.name.starts_with("saggar_"), "{}", family.name);
             let counter = family.kind.contains("Counter");
@@ -77,33 +77,33 @@ mod tests {
     }
 
     #[test]
-    fn a_job_leaves_no_series_behind() {
-        let metrics = Metrics::new();
+    fn removing_a_job_removes_all_its_series() {
+        let metrics = MetricsRegistry::new();
         // The process's own go on.
         let render = || {
-            let text = metrics.render();
+            let text = metrics.render_prometheus();
             text.lines().filter(|line| !line.contains("process_")).map(|line| format!("{line}\n")).collect::<String>()
         };
         let before = render();
         let mut series = JobSeries::default();
-        series.begin(&metrics.families, "digits-1", "cpu", true);
-        series.usage(&metrics.families, "digits-1", 1.5, 2.5, 4096);
-        series.progress(&metrics.families, "digits-1", 10, 100);
-        series.samples(&metrics.families, "digits-1", 640, 320.0);
-        series.metric(&metrics.families, "digits-1", "loss", 0.5);
+        series.begin_job(&metrics.families, "digits-1", "cpu", true);
+        series.add_usage(&metrics.families, "digits-1", 1.5, 2.5, 4096);
+        series.set_progress(&metrics.families, "digits-1", 10, 100);
+        series.add_samples(&metrics.families, "digits-1", 640, 320.0);
+        series.set_metric(&metrics.families, "digits-1", "loss", 0.5);
         assert!(
             metrics
-                .render()
+                .render_prometheus()
                 .contains("saggar_job_gpu_seconds_total{device=\"cpu\",estimated=\"true\",job=\"digits-1\"} 1.5")
         );
-        series.forget(&metrics.families, "digits-1");
+        series.remove_job(&metrics.families, "digits-1");
         assert_eq!(render(), before);
     }
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn the_process_tells_what_it_uses() {
-        let text = Metrics::new().render();
+    fn process_metrics_report_resource_usage() {
+        let text = MetricsRegistry::new().render_prometheus();
         let value = |name: &str| -> f64 {
             let line =
                 text.lines().find(|line| line.starts_with(&format!("{name} "))).unwrap_or_else(|| panic!("{name}"));
@@ -119,11 +119,11 @@ mod tests {
     }
 
     #[test]
-    fn histograms_have_few_buckets() {
-        let metrics = Metrics::new();
+    fn histogram_bucket_counts_are_bounded() {
+        let metrics = MetricsRegistry::new();
         metrics.families.predict_phase.with_label_values(&["m", "1", "queue"]);
         metrics.families.http_request_duration.with_label_values(&["/"]);
-        let text = metrics.render();
+        let text = metrics.render_prometheus();
         for name in ["saggar_predict_phase_seconds_bucket{", "saggar_http_request_duration_seconds_bucket{"] {
             let count = text.lines().filter(|line| line.starts_with(name)).count();
             assert!((6..=11).contains(&count), "{name}: {count}");
@@ -131,19 +131,19 @@ mod tests {
     }
 
     #[test]
-    fn job_series_are_bounded() {
-        let metrics = Metrics::new();
+    fn the_number_of_jobs_with_series_is_bounded() {
+        let metrics = MetricsRegistry::new();
         let mut series = JobSeries::default();
         for job in 0..1000 {
             let job = format!("digits-{job}");
-            series.begin(&metrics.families, &job, "cpu", true);
+            series.begin_job(&metrics.families, &job, "cpu", true);
             for name in 0..100 {
-                series.metric(&metrics.families, &job, &format!("series-{name}"), 1.0);
+                series.set_metric(&metrics.families, &job, &format!("series-{name}"), 1.0);
             }
         }
-        let text = metrics.render();
+        let text = metrics.render_prometheus();
         let count = |prefix: &str| text.lines().filter(|line| line.starts_with(prefix)).count();
         assert_eq!(count("saggar_train_step{"), JOB_SERIES_MAX);
-        assert_eq!(count("saggar_train_metric{"), JOB_SERIES_MAX * jobs::METRIC_NAMES_MAX);
+        assert_eq!(count("saggar_train_metric{"), JOB_SERIES_MAX * jobs::JOB_METRIC_NAMES_MAX);
     }
 }

@@ -6,7 +6,7 @@ use std::fmt::{self, Write};
 use prometheus::proto::{LabelPair, MetricFamily, MetricType};
 
 /// Writes the gathered families.
-pub(crate) fn text(families: &[MetricFamily]) -> String {
+pub(crate) fn render_text(families: &[MetricFamily]) -> String {
     let mut out = String::new();
     families.iter().try_for_each(|family| write_family(&mut out, family)).expect("writing to a string does not fail");
     out.push_str("# EOF\n");
@@ -23,12 +23,12 @@ fn write_family(out: &mut String, family: &MetricFamily) -> fmt::Result {
         MetricType::SUMMARY | MetricType::UNTYPED => return Ok(()),
     };
     writeln!(out, "# TYPE {base} {kind}")?;
-    writeln!(out, "# HELP {base} {}", escaped(family.help()))?;
+    writeln!(out, "# HELP {base} {}", escape_label(family.help()))?;
     for metric in family.get_metric() {
         let labels = metric.get_label();
         match family.get_field_type() {
             MetricType::COUNTER => {
-                sample(out, &format!("{base}_total"), labels, None, metric.get_counter().get_value())?
+                write_sample(out, &format!("{base}_total"), labels, None, metric.get_counter().get_value())?
             }
             MetricType::HISTOGRAM => {
                 let histogram = metric.get_histogram();
@@ -37,30 +37,30 @@ fn write_family(out: &mut String, family: &MetricFamily) -> fmt::Result {
                 let finite = buckets.filter(|bucket| bucket.upper_bound().is_finite());
                 let bounds = finite.map(|bucket| (bucket.upper_bound(), bucket.cumulative_count() as f64));
                 for (bound, cumulative) in bounds.chain([(f64::INFINITY, count)]) {
-                    sample(out, &format!("{base}_bucket"), labels, Some(bound), cumulative)?;
+                    write_sample(out, &format!("{base}_bucket"), labels, Some(bound), cumulative)?;
                 }
-                sample(out, &format!("{base}_sum"), labels, None, histogram.get_sample_sum())?;
-                sample(out, &format!("{base}_count"), labels, None, count)?;
+                write_sample(out, &format!("{base}_sum"), labels, None, histogram.get_sample_sum())?;
+                write_sample(out, &format!("{base}_count"), labels, None, count)?;
             }
-            _ => sample(out, base, labels, None, metric.get_gauge().get_value())?,
+            _ => write_sample(out, base, labels, None, metric.get_gauge().get_value())?,
         }
     }
     Ok(())
 }
 
-fn sample(out: &mut String, name: &str, labels: &[LabelPair], bound: Option<f64>, value: f64) -> fmt::Result {
+fn write_sample(out: &mut String, name: &str, labels: &[LabelPair], bound: Option<f64>, value: f64) -> fmt::Result {
     out.push_str(name);
-    let pairs = labels.iter().map(|label| (label.name(), escaped(label.value())));
-    let bound_pair = bound.map(|bound| ("le", number(bound, true)));
+    let pairs = labels.iter().map(|label| (label.name(), escape_label(label.value())));
+    let bound_pair = bound.map(|bound| ("le", format_number(bound, true)));
     for (at, (label, text)) in pairs.chain(bound_pair).enumerate() {
         write!(out, "{}{label}=\"{text}\"", if at == 0 { '{' } else { ',' })?;
     }
     let close = if labels.is_empty() && bound.is_none() { "" } else { "}" };
-    writeln!(out, "{close} {}", number(value, false))
+    writeln!(out, "{close} {}", format_number(value, false))
 }
 
 /// A number; bounds of buckets always have a decimal point, so that the same bound has the same text everywhere.
-fn number(value: f64, is_bound: bool) -> String {
+fn format_number(value: f64, is_bound: bool) -> String {
     match value {
         _ if value.is_nan() => "NaN".to_owned(),
         f64::INFINITY => "+Inf".to_owned(),
@@ -70,7 +70,7 @@ fn number(value: f64, is_bound: bool) -> String {
     }
 }
 
-fn escaped(text: &str) -> String {
+fn escape_label(text: &str) -> String {
     text.replace('\\', "\\\\").replace('\n', "\\n").replace('"', "\\\"")
 }
 
@@ -108,6 +108,6 @@ time_seconds_sum 0.5
 time_seconds_count 1
 # EOF
 "#;
-        assert_eq!(text(&registry.gather()), expected);
+        assert_eq!(render_text(&registry.gather()), expected);
     }
 }

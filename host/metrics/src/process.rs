@@ -60,13 +60,13 @@ impl ProcessUsage {
 }
 
 /// What a gauge shows of the usage.
-type UsageValue = fn(&ProcessUsage) -> f64;
+type UsageGetter = fn(&ProcessUsage) -> f64;
 
 /// Reads the process's usage when the registry is gathered.
 #[derive(Debug)]
 struct ProcessCollector {
     cpu: Counter,
-    gauges: [(Gauge, UsageValue); 6],
+    gauges: [(Gauge, UsageGetter); 6],
 }
 
 /// Registers the process's metrics.
@@ -120,7 +120,7 @@ mod tests {
     const SYSTEM: &str = "cpu  1 2 3\nbtime 1700000000\n";
 
     #[test]
-    fn files_of_proc_are_read() {
+    fn proc_files_are_parsed() {
         let usage = ProcessUsage::parse(STAT, STATUS, LIMITS, SYSTEM).unwrap();
         let expected = ProcessUsage {
             cpu_seconds: 13.0,

@@ -16,13 +16,13 @@ use sha2::{Digest as _, Sha256};
 use wasmtime::Engine;
 use wasmtime::component::Component;
 
-use crate::compiler::Received;
+use crate::compiler::AnswerPayload;
 use crate::error::PluginError;
-use crate::limits::{ARTIFACT_BYTES_MAX, ARTIFACTS_KEPT};
+use crate::limits::{ARTIFACT_BYTES_MAX, ARTIFACTS_MAX};
 
 const MAGIC: &[u8; 8] = b"SAGGARPC";
 /// Of the file's header; the engine has its own version in the key.
-const FORMAT: u32 = 1;
+const FORMAT_VERSION: u32 = 1;
 const HEADER_BYTES: usize = 8 + 4 + 32 + 8 + 32;
 
 /// A directory of precompiled plugins for one engine.
@@ -35,29 +35,29 @@ pub(crate) struct ArtifactCache {
 }
 
 /// A component, freshly compiled.
-pub(crate) struct Compiled {
+pub(crate) struct CompiledComponent {
     pub(crate) component: Component,
     /// Its serialized form, where that is there already.
-    pub(crate) code: Option<Vec<u8>>,
+    pub(crate) precompiled_bytes: Option<Vec<u8>>,
 }
 
-impl Compiled {
+impl CompiledComponent {
     /// What a compile child made.
     ///
     /// # Errors
     /// `Engine` where this process's engine refuses it.
-    pub(crate) fn received(engine: &Engine, code: Received) -> Result<Compiled, PluginError> {
-        let component = deserialize(engine, Payload(code.bytes()));
+    pub(crate) fn from_compile_child(engine: &Engine, code: AnswerPayload) -> Result<CompiledComponent, PluginError> {
+        let component = deserialize(engine, TrustedArtifact(code.bytes()));
         let refused = |_| PluginError::engine("what a compile child made is not for this engine");
-        Ok(Compiled { component: component.map_err(refused)?, code: Some(code.into_bytes()) })
+        Ok(CompiledComponent { component: component.map_err(refused)?, precompiled_bytes: Some(code.into_bytes()) })
     }
 }
 
 /// Why a file is not loaded.
 #[derive(Debug)]
-enum Unusable {
+enum ArtifactLoadError {
     Absent,
-    Off(&'static str),
+    Invalid(&'static str),
 }
 
 impl ArtifactCache {
@@ -70,7 +70,7 @@ impl ArtifactCache {
         private_dir(&dir)?;
         let mut hasher = StableHasher(Sha256::new());
         engine.precompile_compatibility_hash().hash(&mut hasher);
-        features().hash(&mut hasher);
+        cpu_features().hash(&mut hasher);
         let engine = Digest::of(&hasher.0.finalize());
         Ok(ArtifactCache { dir, engine, written: AtomicU64::new(0) })
     }
@@ -79,23 +79,23 @@ impl ArtifactCache {
     ///
     /// # Errors
     /// Those of `compile`. What goes wrong with the cache is logged, and costs time only.
-    pub(crate) fn component(
+    pub(crate) fn get_or_compile(
         &self,
         engine: &Engine,
         digest: &Digest,
-        compile: impl FnOnce() -> Result<Compiled, PluginError>,
+        compile: impl FnOnce() -> Result<CompiledComponent, PluginError>,
     ) -> Result<Component, PluginError> {
-        let key = self.key(digest);
-        let path = self.path(&key);
+        let key = self.artifact_key(digest);
+        let path = self.artifact_path(&key);
         match self.load(engine, &path, &key) {
             Ok(component) => return Ok(component),
-            Err(Unusable::Absent) => {}
-            Err(Unusable::Off(reason)) => {
+            Err(ArtifactLoadError::Absent) => {}
+            Err(ArtifactLoadError::Invalid(reason)) => {
                 tracing::warn!(file = %path.display(), reason, "a precompiled plugin is discarded");
                 let _ = fs::remove_file(&path);
             }
         }
-        let Compiled { component, code } = compile()?;
+        let CompiledComponent { component, precompiled_bytes: code } = compile()?;
         let code = code.map_or_else(|| component.serialize().map_err(io::Error::other), Ok);
         let kept = code.and_then(|code| self.write(&path, &key, &code));
         if let Err(error) = kept {
@@ -104,26 +104,28 @@ impl ArtifactCache {
         Ok(component)
     }
 
-    fn key(&self, digest: &Digest) -> Digest {
+    fn artifact_key(&self, digest: &Digest) -> Digest {
         Digest::of(&[&self.engine.bytes()[..], digest.bytes()].concat())
     }
 
-    fn path(&self, key: &Digest) -> PathBuf {
+    fn artifact_path(&self, key: &Digest) -> PathBuf {
         self.dir.join(format!("{key}.cwasm"))
     }
 
-    fn load(&self, engine: &Engine, path: &Path, key: &Digest) -> Result<Component, Unusable> {
+    fn load(&self, engine: &Engine, path: &Path, key: &Digest) -> Result<Component, ArtifactLoadError> {
         let file = match File::open(path) {
             Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(Unusable::Absent),
-            Err(_) => return Err(Unusable::Off("it cannot be opened")),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(ArtifactLoadError::Absent),
+            Err(_) => return Err(ArtifactLoadError::Invalid("it cannot be opened")),
         };
         if !is_private(&file) {
-            return Err(Unusable::Off("others may write to it, or it belongs to another user"));
+            return Err(ArtifactLoadError::Invalid("others may write to it, or it belongs to another user"));
         }
         let mut bytes = Vec::new();
-        file.take(ARTIFACT_BYTES_MAX).read_to_end(&mut bytes).map_err(|_| Unusable::Off("it cannot be read"))?;
-        deserialize(engine, checked(&bytes, key).map_err(Unusable::Off)?)
+        file.take(ARTIFACT_BYTES_MAX)
+            .read_to_end(&mut bytes)
+            .map_err(|_| ArtifactLoadError::Invalid("it cannot be read"))?;
+        deserialize(engine, verify_payload(&bytes, key).map_err(ArtifactLoadError::Invalid)?)
     }
 
     /// Written aside and renamed, so that a file of this name is whole or, after a crash, refused by its digest.
@@ -131,14 +133,14 @@ impl ArtifactCache {
         let number = self.written.fetch_add(1, Ordering::Relaxed);
         let draft = self.dir.join(format!("draft-{}-{number}", std::process::id()));
         let mut file = private_file(&draft)?;
-        file.write_all(&header(key, payload))?;
+        file.write_all(&encode_header(key, payload))?;
         file.write_all(payload)?;
         file.sync_all()?;
         fs::rename(&draft, path)?;
         self.prune()
     }
 
-    /// Deletes the oldest files past [`ARTIFACTS_KEPT`].
+    /// Deletes the oldest files past [`ARTIFACTS_MAX`].
     fn prune(&self) -> io::Result<()> {
         let mut files = Vec::new();
         for entry in fs::read_dir(&self.dir)? {
@@ -146,7 +148,7 @@ impl ArtifactCache {
             files.push((entry.metadata()?.modified()?, entry.path()));
         }
         files.sort();
-        let surplus = files.len().saturating_sub(ARTIFACTS_KEPT);
+        let surplus = files.len().saturating_sub(ARTIFACTS_MAX);
         files.iter().take(surplus).try_for_each(|(_, path)| match fs::remove_file(path) {
             // Another process may prune too.
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -155,44 +157,45 @@ impl ArtifactCache {
     }
 }
 
-fn header(key: &Digest, payload: &[u8]) -> Vec<u8> {
+fn encode_header(key: &Digest, payload: &[u8]) -> Vec<u8> {
     let mut header = Vec::with_capacity(HEADER_BYTES);
     header.extend(MAGIC);
-    header.extend(FORMAT.to_le_bytes());
+    header.extend(FORMAT_VERSION.to_le_bytes());
     header.extend(key.bytes());
     header.extend((payload.len() as u64).to_le_bytes());
     header.extend(Digest::of(payload).bytes());
     header
 }
 
-/// The payload of a file whose header, length and digest are as this cache writes them for `key`.
-fn checked<'a>(bytes: &'a [u8], key: &Digest) -> Result<Payload<'a>, &'static str> {
+/// The payload of a file whose header, length and digest are as this cache writes them for `artifact_key`.
+fn verify_payload<'a>(bytes: &'a [u8], key: &Digest) -> Result<TrustedArtifact<'a>, &'static str> {
     let Some((head, payload)) = bytes.split_at_checked(HEADER_BYTES) else { return Err("it is too short") };
-    if head == header(key, payload) {
-        return Ok(Payload(payload));
+    if head == encode_header(key, payload) {
+        return Ok(TrustedArtifact(payload));
     }
     Err(match () {
         () if head[..8] != *MAGIC => "it is another kind of file",
-        () if head[8..12] != FORMAT.to_le_bytes() => "it has another format",
+        () if head[8..12] != FORMAT_VERSION.to_le_bytes() => "it has another format",
         () if head[12..44] != *key.bytes() => "it was made by another engine or for another processor",
         () if head[44..52] != (payload.len() as u64).to_le_bytes() => "it was cut off",
         () => "its digest is wrong",
     })
 }
 
-/// Bytes that [`checked`] has passed, or that a compile child answered with.
-struct Payload<'a>(&'a [u8]);
+/// Bytes that [`verify_payload`] has passed, or that a compile child answered with.
+struct TrustedArtifact<'a>(&'a [u8]);
 
 #[expect(unsafe_code, reason = "wasmtime trusts precompiled code, and this is our own")]
-fn deserialize(engine: &Engine, payload: Payload<'_>) -> Result<Component, Unusable> {
+fn deserialize(engine: &Engine, payload: TrustedArtifact<'_>) -> Result<Component, ArtifactLoadError> {
     // SAFETY: the bytes are the output of `Component::serialize`, or of `Engine::precompile_component`, of an engine of this
     // version and settings. They come from a file that, as it was opened, belongs to this process's user and that nobody
     // else may write to (`is_private`): whoever can exchange directories above it still cannot make such a file. A
-    // `Payload` proves that their digest is the one written with them, under this engine's key, so that what a crash or a
+    // `TrustedArtifact` proves that their digest is the one written with them, under this engine's key, so that what a crash or a
     // disk damaged is not run; the digest keeps out no other program of this user. Or they come through a pipe
-    // from a child that this process started of its own program (`Received`), which compiles and runs nothing of its input,
+    // from a child that this process started of its own program (`AnswerPayload`), which compiles and runs nothing of its input,
     // with their digest. They are in memory and cannot change after that check.
-    unsafe { Component::deserialize(engine, payload.0) }.map_err(|_| Unusable::Off("the engine refuses it"))
+    unsafe { Component::deserialize(engine, payload.0) }
+        .map_err(|_| ArtifactLoadError::Invalid("the engine refuses it"))
 }
 
 /// Makes a directory that only its owner may enter, and checks that the owner is this process's user.
@@ -251,7 +254,7 @@ fn private_file(path: &Path) -> io::Result<File> {
 }
 
 /// The processor's features that generated code may use: code for one processor must not run on a lesser one.
-fn features() -> Vec<&'static str> {
+fn cpu_features() -> Vec<&'static str> {
     let mut features = vec![std::env::consts::ARCH, std::env::consts::OS];
     #[cfg(target_arch = "x86_64")]
     {

@@ -15,16 +15,16 @@ wasmtime::component::bindgen!({
     path: "../../wit",
     world: "any-plugin",
     imports: { default: trappable },
-    trappable_error_type: { "saggar:plugin/tensors.error" => crate::fault::Fault },
+    trappable_error_type: { "saggar:plugin/tensors.error" => crate::host_error::HostError },
     with: {
-        "saggar:plugin/tensors.tensor": crate::tensors::Tensor,
-        "saggar:plugin/variables.variable": crate::variables::Variable,
-        "saggar:plugin/variables.variables": crate::variables::Namespace,
-        "saggar:plugin/graphs.operand": crate::graphs::Operand,
+        "saggar:plugin/tensors.tensor": crate::tensors::DeviceTensor,
+        "saggar:plugin/variables.variable": crate::variables::DeviceVariable,
+        "saggar:plugin/variables.variables": crate::variables::VariableNamespace,
+        "saggar:plugin/graphs.operand": crate::graphs::GraphOperand,
         "saggar:plugin/graphs.graph-builder": crate::graphs::BuilderHandle,
         "saggar:plugin/graphs.graph": crate::graphs::program::CompiledGraph,
         "saggar:plugin/datasets.dataset": crate::datasets::MountedDataset,
-        "saggar:plugin/datasets.batches": crate::datasets::Batches,
+        "saggar:plugin/datasets.batches": crate::datasets::BatchIterator,
     },
 });
 

@@ -16,17 +16,17 @@ use std::process::{Command, Stdio};
 use serde::Deserialize;
 use wit_component::ComponentEncoder;
 
-use crate::declarations::Declarations;
-use crate::inspect::{Face, inspect};
+use crate::declarations::PluginDeclarations;
+use crate::inspect::{ComponentInterface, check_interface};
 
 pub use error::BuildError;
 pub use toolchain::{TOOLCHAIN_VARIABLE, Toolchain, ToolchainChoice};
 
 /// The target that guests are compiled for: no operating system, so nothing but our imports.
-const TARGET: &str = "wasm32-unknown-unknown";
+const WASM_TARGET: &str = "wasm32-unknown-unknown";
 /// Settings of the release profile that a plugin gets whatever its own manifest says: one module, in
 /// which a panic is a trap. Small before fast, because guests describe work and the host compiles them when it loads them.
-const PROFILE: [&str; 6] = [
+const RELEASE_PROFILE: [&str; 6] = [
     "profile.release.opt-level=\"s\"",
     "profile.release.lto=\"fat\"",
     "profile.release.codegen-units=1",
@@ -46,7 +46,7 @@ pub struct BuildOptions {
 
 /// A plugin that was built.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Built {
+pub struct BuiltPlugin {
     /// The component: `target/saggar/<crate>.wasm` of the plugin's workspace.
     pub component_path: PathBuf,
     /// Its size.
@@ -58,11 +58,11 @@ pub struct Built {
 /// Builds the plugin whose `Cargo.toml` is in `manifest_dir`.
 ///
 /// # Errors
-/// `NotACrate`, `Metadata`: there is no package; `NoToolchain`: what to install; `Cargo`: it does not compile;
+/// `NotACrate`, `CargoMetadata`: there is no package; `NoToolchain`: what to install; `Cargo`: it does not compile;
 /// `NotAComponent`, `Refused`: it compiles but does not export what a plugin must, or needs what this host has not;
 /// `Spawn`, `Io`.
-pub fn build(manifest_dir: &Path, options: &BuildOptions) -> Result<Built, BuildError> {
-    let (toolchain, metadata, manifest) = look(manifest_dir, options)?;
+pub fn build_plugin(manifest_dir: &Path, options: &BuildOptions) -> Result<BuiltPlugin, BuildError> {
+    let (toolchain, metadata, manifest) = resolve_build(manifest_dir, options)?;
     let mut packages = metadata.packages.iter();
     let package = packages.find(|package| package.manifest_path == manifest);
     let package = package.ok_or(BuildError::NotACrate { path: manifest })?;
@@ -73,9 +73,9 @@ pub fn build(manifest_dir: &Path, options: &BuildOptions) -> Result<Built, Build
 /// compiles to a `cdylib`, in the workspace's order.
 ///
 /// # Errors
-/// As [`build`], for the first that fails.
-pub fn build_all(manifest_dir: &Path, options: &BuildOptions) -> Result<Vec<Built>, BuildError> {
-    let (toolchain, metadata, manifest) = look(manifest_dir, options)?;
+/// As [`build_plugin`], for the first that fails.
+pub fn build_all(manifest_dir: &Path, options: &BuildOptions) -> Result<Vec<BuiltPlugin>, BuildError> {
+    let (toolchain, metadata, manifest) = resolve_build(manifest_dir, options)?;
     let single = metadata.packages.iter().any(|package| package.manifest_path == manifest);
     let wanted = metadata
         .packages
@@ -86,61 +86,64 @@ pub fn build_all(manifest_dir: &Path, options: &BuildOptions) -> Result<Vec<Buil
     if built.is_empty() { Err(BuildError::NotACrate { path: manifest }) } else { Ok(built) }
 }
 
-fn look(manifest_dir: &Path, options: &BuildOptions) -> Result<(Toolchain, Metadata, PathBuf), BuildError> {
+fn resolve_build(
+    manifest_dir: &Path,
+    options: &BuildOptions,
+) -> Result<(Toolchain, CargoMetadata, PathBuf), BuildError> {
     let manifest = manifest_dir.join("Cargo.toml");
     let manifest = manifest.canonicalize().map_err(|_| BuildError::NotACrate { path: manifest_dir.to_owned() })?;
     let choice = match options.toolchain {
         Some(choice) => choice,
         None => ToolchainChoice::from_environment()?,
     };
-    let toolchain = toolchain::find(choice, manifest_dir)?;
-    let metadata = metadata(&manifest, &toolchain)?;
+    let toolchain = toolchain::find_toolchain_in(choice, manifest_dir)?;
+    let metadata = cargo_metadata(&manifest, &toolchain)?;
     Ok((toolchain, metadata, manifest))
 }
 
 fn build_package(
-    package: &Package,
+    package: &CargoPackage,
     target_directory: &Path,
     toolchain: &Toolchain,
     options: &BuildOptions,
-) -> Result<Built, BuildError> {
-    let declarations = Declarations::of_package(&package.name, &package.metadata)
+) -> Result<BuiltPlugin, BuildError> {
+    let declarations = PluginDeclarations::from_package(&package.name, &package.metadata)
         .map_err(|messages| BuildError::Metadata { path: package.manifest_path.clone(), messages })?;
-    let module = compile(package, toolchain, options.quiet)?;
+    let module = compile_module(package, toolchain, options.quiet)?;
     let module = fs::read(&module).map_err(|source| BuildError::Io { path: module, source })?;
-    let component = declarations.append_to(encode(&module)?);
-    check(&component)?;
+    let component = declarations.append_to(encode_component(&module)?);
+    check_component(&component)?;
     let directory = target_directory.join("saggar");
     let component_path = directory.join(format!("{}.wasm", package.name));
-    replace(&directory, &component_path, &component)?;
-    Ok(Built { component_path, bytes: component.len() as u64, toolchain: toolchain.clone() })
+    replace_file(&directory, &component_path, &component)?;
+    Ok(BuiltPlugin { component_path, bytes: component.len() as u64, toolchain: toolchain.clone() })
 }
 
 /// What the plugin whose `Cargo.toml` is in `manifest_dir` declares, without building it.
 ///
 /// # Errors
-/// `NotACrate`; `Metadata`; `NoToolchain`.
-pub fn declarations(manifest_dir: &Path) -> Result<Declarations, BuildError> {
-    let (_, metadata, manifest) = look(manifest_dir, &BuildOptions::default())?;
+/// `NotACrate`; `CargoMetadata`; `NoToolchain`.
+pub fn read_declarations(manifest_dir: &Path) -> Result<PluginDeclarations, BuildError> {
+    let (_, metadata, manifest) = resolve_build(manifest_dir, &BuildOptions::default())?;
     let package = metadata.packages.iter().find(|package| package.manifest_path == manifest);
     let package = package.ok_or_else(|| BuildError::NotACrate { path: manifest.clone() })?;
-    Declarations::of_package(&package.name, &package.metadata)
+    PluginDeclarations::from_package(&package.name, &package.metadata)
         .map_err(|messages| BuildError::Metadata { path: manifest, messages })
 }
 
-/// The toolchain that [`build`] would take here, for reports.
+/// The toolchain that [`build_plugin`] would take here, for reports.
 ///
 /// # Errors
 /// `NoToolchain`: what to install; `UnknownToolchain`.
 pub fn find_toolchain() -> Result<Toolchain, BuildError> {
-    toolchain::find(ToolchainChoice::from_environment()?, Path::new("."))
+    toolchain::find_toolchain_in(ToolchainChoice::from_environment()?, Path::new("."))
 }
 
 /// The component that a core module built with our interfaces is.
 ///
 /// # Errors
 /// `NotAComponent` if the module imports something else than the host offers, or lacks an export.
-pub fn encode(module: &[u8]) -> Result<Vec<u8>, BuildError> {
+pub fn encode_component(module: &[u8]) -> Result<Vec<u8>, BuildError> {
     let component = ComponentEncoder::default().validate(true).module(module).and_then(|encoder| encoder.encode());
     component.map_err(|error| BuildError::NotAComponent { reason: format!("{error:#}") })
 }
@@ -149,45 +152,45 @@ pub fn encode(module: &[u8]) -> Result<Vec<u8>, BuildError> {
 ///
 /// # Errors
 /// `NotAComponent`; `Refused`, as the server would refuse it when it is uploaded.
-fn check(component: &[u8]) -> Result<(), BuildError> {
-    let face = Face::of_bytes(component);
+fn check_component(component: &[u8]) -> Result<(), BuildError> {
+    let face = ComponentInterface::from_bytes(component);
     let face =
         face.ok_or_else(|| BuildError::NotAComponent { reason: "it does not read as a component".to_owned() })?;
-    inspect(&face)?;
+    check_interface(&face)?;
     Ok(())
 }
 
 /// What cargo knows about a workspace.
 #[derive(Deserialize)]
-struct Metadata {
-    packages: Vec<Package>,
+struct CargoMetadata {
+    packages: Vec<CargoPackage>,
     target_directory: PathBuf,
 }
 
 #[derive(Deserialize)]
-struct Package {
+struct CargoPackage {
     name: String,
     manifest_path: PathBuf,
-    targets: Vec<Target>,
+    targets: Vec<CargoTarget>,
     #[serde(default)]
     metadata: serde_json::Value,
 }
 
 #[derive(Deserialize)]
-struct Target {
+struct CargoTarget {
     crate_types: Vec<String>,
 }
 
-impl Package {
+impl CargoPackage {
     fn is_plugin(&self) -> bool {
         self.targets.iter().any(|target| target.crate_types.iter().any(|kind| kind == "cdylib"))
     }
 }
 
-fn metadata(manifest: &Path, toolchain: &Toolchain) -> Result<Metadata, BuildError> {
-    let mut cargo = cargo(toolchain, manifest);
+fn cargo_metadata(manifest: &Path, toolchain: &Toolchain) -> Result<CargoMetadata, BuildError> {
+    let mut cargo = cargo_command(toolchain, manifest);
     cargo.args(["metadata", "--no-deps", "--format-version=1", "--manifest-path"]).arg(manifest);
-    let output = command::output(&mut cargo)?;
+    let output = command::run_to_completion(&mut cargo)?;
     let failed = |messages| BuildError::Metadata { path: manifest.to_owned(), messages };
     if !output.status.success() {
         return Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
@@ -196,32 +199,32 @@ fn metadata(manifest: &Path, toolchain: &Toolchain) -> Result<Metadata, BuildErr
 }
 
 #[derive(Deserialize)]
-struct Message {
+struct CargoMessage {
     manifest_path: Option<PathBuf>,
     #[serde(default)]
     filenames: Vec<PathBuf>,
 }
 
 /// Compiles the package and returns the path of its core module.
-fn compile(package: &Package, toolchain: &Toolchain, quiet: bool) -> Result<PathBuf, BuildError> {
+fn compile_module(package: &CargoPackage, toolchain: &Toolchain, quiet: bool) -> Result<PathBuf, BuildError> {
     let manifest = package.manifest_path.as_path();
-    let mut cargo = cargo(toolchain, manifest);
-    // `rustc --crate-type` instead of `build`: a plugin's crate may be an ordinary library too, for its tests.
-    cargo.args(["rustc", "--lib", "--crate-type=cdylib", "--release", "--target", TARGET]);
+    let mut cargo = cargo_command(toolchain, manifest);
+    // `rustc --crate-type` instead of `build_plugin`: a plugin's crate may be an ordinary library too, for its tests.
+    cargo.args(["rustc", "--lib", "--crate-type=cdylib", "--release", "--target", WASM_TARGET]);
     cargo.args(["--message-format=json-render-diagnostics", "--manifest-path"]).arg(manifest);
-    for setting in PROFILE {
+    for setting in RELEASE_PROFILE {
         cargo.args(["--config", setting]);
     }
     toolchain.configure(&mut cargo);
     cargo.env("CARGO_ENCODED_RUSTFLAGS", "-Ctarget-feature=+simd128");
     cargo.stderr(if quiet { Stdio::piped() } else { Stdio::inherit() });
-    let output = command::output(&mut cargo)?;
+    let output = command::run_to_completion(&mut cargo)?;
     if !output.status.success() {
         let messages = String::from_utf8_lossy(&output.stderr).trim().to_owned();
         return Err(BuildError::Cargo { package: package.name.clone(), status: output.status, messages });
     }
     let messages = output.stdout.split(|byte| *byte == b'\n');
-    let artifacts = messages.filter_map(|line| serde_json::from_slice::<Message>(line).ok());
+    let artifacts = messages.filter_map(|line| serde_json::from_slice::<CargoMessage>(line).ok());
     let ours = artifacts.filter(|message| message.manifest_path.as_deref() == Some(manifest));
     let mut modules = ours.flat_map(|message| message.filenames);
     modules
@@ -230,7 +233,7 @@ fn compile(package: &Package, toolchain: &Toolchain, quiet: bool) -> Result<Path
 }
 
 /// Cargo for the plugin: in its directory, and without the settings that a cargo around us has left in the environment.
-fn cargo(toolchain: &Toolchain, manifest: &Path) -> Command {
+fn cargo_command(toolchain: &Toolchain, manifest: &Path) -> Command {
     let mut cargo = Command::new(toolchain.cargo());
     if let Some(directory) = manifest.parent() {
         cargo.current_dir(directory);
@@ -243,7 +246,7 @@ fn cargo(toolchain: &Toolchain, manifest: &Path) -> Command {
 }
 
 /// Puts the component in place by a rename, so that a server that watches the file never sees half of it.
-fn replace(directory: &Path, path: &Path, bytes: &[u8]) -> Result<(), BuildError> {
+fn replace_file(directory: &Path, path: &Path, bytes: &[u8]) -> Result<(), BuildError> {
     let mut part = OsString::from(path);
     part.push(format!(".{}.part", std::process::id()));
     let part = PathBuf::from(part);
@@ -259,12 +262,12 @@ mod tests {
     #[test]
     fn a_directory_without_a_package_is_refused() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let error = build(&root.join("src"), &BuildOptions::default()).unwrap_err();
+        let error = build_plugin(&root.join("src"), &BuildOptions::default()).unwrap_err();
         assert!(matches!(&error, BuildError::NotACrate { path } if path.ends_with("src")), "{error}");
     }
 
     #[test]
-    fn fh_10_a_component_of_a_newer_world_is_refused_when_it_is_built() {
+    fn a_component_built_for_a_newer_world_is_refused_by_the_build() {
         let component = |import: &str| {
             let text = format!(
                 r#"(component (import "saggar:plugin/{import}" (instance)) (instance $i)
@@ -272,28 +275,28 @@ mod tests {
             );
             wat::parse_str(text).unwrap()
         };
-        check(&component("tensors@0.1.0")).unwrap();
-        let message = check(&component("tensors@99.0.0")).unwrap_err().to_string();
+        check_component(&component("tensors@0.1.0")).unwrap();
+        let message = check_component(&component("tensors@99.0.0")).unwrap_err().to_string();
         assert_eq!(
             message,
             "the plugin was built, and this saggar would refuse it: saggar:plugin/tensors has version 99.0.0, and this \
              host speaks 0.1.0: take a newer saggar, or build the plugin against saggar:plugin@0.1.0, whose worlds \
              `saggar env ls` lists"
         );
-        let older = check(&component("tensors@0.0.9")).unwrap_err().to_string();
+        let older = check_component(&component("tensors@0.0.9")).unwrap_err().to_string();
         assert!(older.contains("this host speaks 0.1.0: build the plugin against saggar:plugin@0.1.0"), "{older}");
-        assert!(matches!(check(b"\0asm"), Err(BuildError::NotAComponent { .. })));
+        assert!(matches!(check_component(b"\0asm"), Err(BuildError::NotAComponent { .. })));
     }
 
     #[test]
-    fn a_module_that_is_no_plugin_is_refused() {
+    fn a_module_without_plugin_exports_is_refused() {
         let empty = b"\0asm\x01\0\0\0";
-        assert!(encode(empty).is_ok(), "a component of nothing");
-        let error = encode(b"\0asm").unwrap_err();
+        assert!(encode_component(empty).is_ok(), "a component of nothing");
+        let error = encode_component(b"\0asm").unwrap_err();
         assert!(matches!(error, BuildError::NotAComponent { .. }), "{error}");
         // (module (import "env" "read" (func))): an import that no interface of ours has.
         let foreign = b"\0asm\x01\0\0\0\x01\x04\x01\x60\0\0\x02\x0c\x01\x03env\x04read\0\0";
-        let error = encode(foreign).unwrap_err();
+        let error = encode_component(foreign).unwrap_err();
         assert!(matches!(&error, BuildError::NotAComponent { reason } if reason.contains("env")), "{error}");
     }
 }

@@ -6,13 +6,13 @@
 //! answers on standard output ([`frame`]); it has no environment, opens no files but the cache of compiled components, and
 //! ends when its standard input does.
 
-mod child;
-mod confine;
+mod child_main;
+mod child_process;
 mod frame;
 mod graph;
 mod refusal;
+mod resource_limits;
 mod slots;
-mod task;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,24 +25,24 @@ use saggar_store::checkpoint::SavedVariable;
 use saggar_tensor::VerifiedGraph;
 
 use crate::error::PluginError;
-use crate::fault::Fault;
-use crate::import::Imported;
+use crate::host_error::HostError;
+use crate::import::ImportedModel;
 use crate::limits::{
     ARTIFACT_BYTES_BASE, ARTIFACT_BYTES_MAX, ARTIFACT_BYTES_PER_BYTE, COMPILE_MEMORY_MAX, COMPILE_MEMORY_MIN,
     COMPILE_MEMORY_PER_BYTE, COMPILES_MAX, COMPILES_WAITING_MAX, GRAPH_COMPILE_TIME_MAX, GRAPH_WORK_IN_PLACE_MAX,
     IMPORT_MEMORY_PER_BYTE,
 };
-pub(crate) use frame::Received;
-pub use task::{CACHE_FLAG, CPU_FLAG, ChildOptions, KINDS, MEMORY_FLAG, SUBCOMMAND, run_child};
+pub use child_main::{CACHE_FLAG, CPU_FLAG, ChildOptions, KINDS, MEMORY_FLAG, SUBCOMMAND, run_child};
+pub(crate) use frame::AnswerPayload;
 
-use child::{ChildError, ChildRequest};
-use refusal::Refusal;
-use slots::{CompileSlots, NoSlot};
-use task::{ImportHeader, ImportedHeader, VariableHeader};
+use child_main::{ImportAnswerHeader, ImportRequestHeader, VariableHeader};
+use child_process::{ChildError, ChildRequest};
+use refusal::ChildRefusal;
+use slots::{AcquireSlotError, CompileSlots};
 
-/// Where a [`crate::Host`] compiles.
+/// Where a [`crate::PluginEngine`] compiles.
 #[derive(Clone, Debug, Default)]
-pub enum Compiler {
+pub enum CompilerMode {
     /// In the process itself, without limits: for processes that serve nobody else.
     #[default]
     InProcess,
@@ -52,7 +52,7 @@ pub enum Compiler {
 
 /// Who asks for a compilation: each has slots of its own, so that none can hold up the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purpose {
+pub enum CompilePurpose {
     /// A client that uploads a plugin or a model file. Where too many wait, more are refused.
     Upload,
     /// A model version that comes up. It waits for its turn.
@@ -61,10 +61,10 @@ pub enum Purpose {
 
 /// Compiles in child processes. Clones share the limit of how many run at once.
 #[derive(Clone, Debug)]
-pub struct CompileChildren(Arc<Inner>);
+pub struct CompileChildren(Arc<CompileChildrenInner>);
 
 #[derive(Debug)]
-struct Inner {
+struct CompileChildrenInner {
     program: PathBuf,
     is_stopped: AtomicBool,
     uploads: CompileSlots,
@@ -74,19 +74,19 @@ struct Inner {
 
 /// What is compiled, for errors, and what was to be done with it.
 #[derive(Clone, Copy)]
-struct Subject {
+struct CompileSubject {
     what: &'static str,
     purpose: &'static str,
 }
 
-const COMPONENT: Subject = Subject { what: "the component", purpose: "compile" };
-const FILE: Subject = Subject { what: "the file", purpose: "import" };
-const GRAPH: Subject = Subject { what: "the graph", purpose: "compile" };
+const COMPONENT: CompileSubject = CompileSubject { what: "the component", purpose: "compile" };
+const FILE: CompileSubject = CompileSubject { what: "the file", purpose: "import" };
+const GRAPH: CompileSubject = CompileSubject { what: "the graph", purpose: "compile" };
 
 impl CompileChildren {
     /// Children of this program, which must be this build of it.
     pub fn new(program: impl Into<PathBuf>) -> CompileChildren {
-        CompileChildren(Arc::new(Inner {
+        CompileChildren(Arc::new(CompileChildrenInner {
             program: program.into(),
             is_stopped: AtomicBool::new(false),
             uploads: CompileSlots::new(COMPILES_MAX, COMPILES_WAITING_MAX),
@@ -104,10 +104,10 @@ impl CompileChildren {
         self.0.is_stopped.load(Ordering::Acquire)
     }
 
-    fn slots(&self, purpose: Purpose) -> &CompileSlots {
+    fn slots(&self, purpose: CompilePurpose) -> &CompileSlots {
         match purpose {
-            Purpose::Upload => &self.0.uploads,
-            Purpose::Load => &self.0.loads,
+            CompilePurpose::Upload => &self.0.uploads,
+            CompilePurpose::Load => &self.0.loads,
         }
     }
 
@@ -115,38 +115,44 @@ impl CompileChildren {
     ///
     /// # Errors
     /// `Malformed`; `CompileLimit`; `CompilerBusy`; `CompilerStopped`; `CompilerCrashed`; `Engine`.
-    pub(crate) fn component(&self, wasm: &[u8], purpose: Purpose, time: Duration) -> Result<Received, PluginError> {
+    pub(crate) fn compile_component(
+        &self,
+        wasm: &[u8],
+        purpose: CompilePurpose,
+        time: Duration,
+    ) -> Result<AnswerPayload, PluginError> {
         let bytes = wasm.len() as u64;
         let request = ChildRequest {
-            kind: task::COMPONENT,
+            kind: child_main::COMPONENT,
             arguments: Vec::new(),
             parts: &[wasm],
-            memory_bytes: memory_bytes(bytes * COMPILE_MEMORY_PER_BYTE),
+            memory_bytes: child_memory_bytes(bytes * COMPILE_MEMORY_PER_BYTE),
             answer_bytes_max: ARTIFACT_BYTES_MAX.min(ARTIFACT_BYTES_BASE + bytes * ARTIFACT_BYTES_PER_BYTE),
             deadline: Instant::now() + time,
             is_cancelled: &|| self.is_stopped(),
         };
-        self.run(self.slots(purpose), &request).map_err(|error| plugin_error(error, COMPONENT, time, &request))
+        self.run_child_request(self.slots(purpose), &request)
+            .map_err(|error| to_plugin_error(error, COMPONENT, time, &request))
     }
 
     /// Imports a file with the component's importer, within `time` from now on.
     ///
     /// # Errors
-    /// As [`crate::import()`]; those of [`CompileChildren::component`].
-    pub(crate) fn import(
+    /// As [`crate::import_file()`]; those of [`CompileChildren::compile_component`].
+    pub(crate) fn import_file(
         &self,
         cache_dir: Option<PathBuf>,
         component: &[u8],
         file: &[u8],
         options: &str,
         time: Duration,
-    ) -> Result<Imported, PluginError> {
-        let header = ImportHeader { options: options.to_owned(), time };
+    ) -> Result<ImportedModel, PluginError> {
+        let header = ImportRequestHeader { options: options.to_owned(), time };
         let header = serde_json::to_vec(&header).map_err(PluginError::engine)?;
-        let memory_bytes = memory_bytes(file.len() as u64 * IMPORT_MEMORY_PER_BYTE);
+        let memory_bytes = child_memory_bytes(file.len() as u64 * IMPORT_MEMORY_PER_BYTE);
         let cache = cache_dir.into_iter().flat_map(|dir| [CACHE_FLAG.into(), dir.into_os_string()]);
         let request = ChildRequest {
-            kind: task::IMPORT,
+            kind: child_main::IMPORT,
             arguments: cache.collect(),
             parts: &[&header, component, file],
             memory_bytes,
@@ -154,34 +160,35 @@ impl CompileChildren {
             deadline: Instant::now() + time,
             is_cancelled: &|| self.is_stopped(),
         };
-        let received = self.run(self.slots(Purpose::Upload), &request);
-        let received = received.map_err(|error| plugin_error(error, FILE, time, &request))?;
-        imported(received).ok_or_else(|| PluginError::engine("a compile child's answer has another form than expected"))
+        let received = self.run_child_request(self.slots(CompilePurpose::Upload), &request);
+        let received = received.map_err(|error| to_plugin_error(error, FILE, time, &request))?;
+        decode_imported(received)
+            .ok_or_else(|| PluginError::engine("a compile child's answer has another form than expected"))
     }
 
     /// Whether the graph is compiled by a child: others take less time than starting one.
-    pub(crate) fn takes(&self, graph: &VerifiedGraph) -> bool {
-        graph::work(graph) > GRAPH_WORK_IN_PLACE_MAX
+    pub(crate) fn should_offload(&self, graph: &VerifiedGraph) -> bool {
+        graph::graph_work(graph) > GRAPH_WORK_IN_PLACE_MAX
     }
 
     /// Compiles a graph for `target`, until `is_cancelled`.
     ///
     /// # Errors
     /// As [`saggar_compile::compile`]; that it takes too much, or was cancelled.
-    pub(crate) fn graph(
+    pub(crate) fn compile_graph(
         &self,
         graph: &VerifiedGraph,
         target: &CompileTarget,
         is_cancelled: &dyn Fn() -> bool,
-    ) -> Result<Program, Fault> {
-        let header = graph::header(graph, target).map_err(broken)?;
+    ) -> Result<Program, HostError> {
+        let header = graph::request_header(graph, target).map_err(internal_error)?;
         let constants = graph.constants.iter().map(|constant| &**constant);
         let parts: Vec<&[u8]> = std::iter::once(&*header).chain(constants).collect();
         let bytes: u64 = parts.iter().map(|part| part.len() as u64).sum();
-        let memory_bytes = memory_bytes(bytes * COMPILE_MEMORY_PER_BYTE);
+        let memory_bytes = child_memory_bytes(bytes * COMPILE_MEMORY_PER_BYTE);
         let time = GRAPH_COMPILE_TIME_MAX;
         let request = ChildRequest {
-            kind: task::GRAPH,
+            kind: child_main::GRAPH,
             arguments: Vec::new(),
             parts: &parts,
             memory_bytes,
@@ -189,59 +196,75 @@ impl CompileChildren {
             deadline: Instant::now() + time,
             is_cancelled: &|| self.is_stopped() || is_cancelled(),
         };
-        let error = match self.run(&self.0.graphs, &request) {
+        let error = match self.run_child_request(&self.0.graphs, &request) {
             Ok(answer) => {
-                let program = graph::program(answer.bytes(), graph);
-                return program.ok_or_else(|| broken("a compile child's answer has another form than expected"));
+                let program = graph::decode_program(answer.bytes(), graph);
+                return program
+                    .ok_or_else(|| internal_error("a compile child's answer has another form than expected"));
             }
-            Err(RunError::Child(ChildError::Refused(refusal))) => return Err(refused_graph(&refusal)),
-            Err(error) => plugin_error(error, GRAPH, time, &request),
+            Err(CompileRunError::Child(ChildError::Refused(refusal))) => return Err(graph_refusal_error(&refusal)),
+            Err(error) => to_plugin_error(error, GRAPH, time, &request),
         };
         if matches!(error, PluginError::CompilerStopped) {
-            return Err(Fault::cancelled());
+            return Err(HostError::cancelled());
         }
         tracing::warn!(nodes = graph.nodes.len(), %error, "a graph was not compiled");
         Err(match error {
-            PluginError::CompileLimit { .. } => Fault::out_of_memory(error.to_string()),
-            error => broken(error),
+            PluginError::CompileLimit { .. } => HostError::out_of_memory(error.to_string()),
+            error => internal_error(error),
         })
     }
 
-    fn run(&self, slots: &CompileSlots, request: &ChildRequest<'_>) -> Result<Received, RunError> {
-        let _slot = slots.acquire(request.deadline, request.is_cancelled).map_err(RunError::Slot)?;
+    fn run_child_request(
+        &self,
+        slots: &CompileSlots,
+        request: &ChildRequest<'_>,
+    ) -> Result<AnswerPayload, CompileRunError> {
+        let _slot = slots.acquire(request.deadline, request.is_cancelled).map_err(CompileRunError::Slot)?;
         let began = Instant::now();
-        let answer = child::run(&self.0.program, request).map_err(RunError::Child);
+        let answer = child_process::run(&self.0.program, request).map_err(CompileRunError::Child);
         tracing::debug!(kind = request.kind, took = ?began.elapsed(), done = answer.is_ok(), "compile child ended");
         answer
     }
 }
 
 /// Why a child did not answer.
-enum RunError {
-    Slot(NoSlot),
+enum CompileRunError {
+    Slot(AcquireSlotError),
     Child(ChildError),
 }
 
 /// What is said of a child that gave no result.
-fn plugin_error(error: RunError, subject: Subject, time: Duration, request: &ChildRequest<'_>) -> PluginError {
-    let Subject { what, purpose } = subject;
+fn to_plugin_error(
+    error: CompileRunError,
+    subject: CompileSubject,
+    time: Duration,
+    request: &ChildRequest<'_>,
+) -> PluginError {
+    let CompileSubject { what, purpose } = subject;
     let limit = |limit: String| PluginError::CompileLimit { what, purpose, limit };
     match error {
-        RunError::Slot(NoSlot::Full { waiting } | NoSlot::Deadline { waiting }) => {
+        CompileRunError::Slot(AcquireSlotError::Full { waiting } | AcquireSlotError::Deadline { waiting }) => {
             PluginError::CompilerBusy { waiting }
         }
-        RunError::Slot(NoSlot::Cancelled) | RunError::Child(ChildError::Cancelled) => PluginError::CompilerStopped,
-        RunError::Child(ChildError::Refused(refusal)) => match serde_json::from_slice::<Refusal>(refusal.bytes()) {
-            Ok(refusal) => refusal.into(),
-            Err(error) => PluginError::engine(error),
-        },
-        RunError::Child(ChildError::Deadline) => limit(duration(time)),
-        RunError::Child(ChildError::OutOfMemory) => limit(format!("{} MiB of memory", request.memory_bytes >> 20)),
-        RunError::Child(ChildError::AnswerTooLarge { bytes }) => {
+        CompileRunError::Slot(AcquireSlotError::Cancelled) | CompileRunError::Child(ChildError::Cancelled) => {
+            PluginError::CompilerStopped
+        }
+        CompileRunError::Child(ChildError::Refused(refusal)) => {
+            match serde_json::from_slice::<ChildRefusal>(refusal.bytes()) {
+                Ok(refusal) => refusal.into(),
+                Err(error) => PluginError::engine(error),
+            }
+        }
+        CompileRunError::Child(ChildError::Deadline) => limit(format_duration(time)),
+        CompileRunError::Child(ChildError::OutOfMemory) => {
+            limit(format!("{} MiB of memory", request.memory_bytes >> 20))
+        }
+        CompileRunError::Child(ChildError::AnswerTooLarge { bytes }) => {
             limit(format!("{} MiB for its result, which has {bytes} bytes,", request.answer_bytes_max >> 20))
         }
-        RunError::Child(ChildError::Crashed { reason }) => PluginError::CompilerCrashed { what, reason },
-        RunError::Child(ChildError::Launch { reason }) => {
+        CompileRunError::Child(ChildError::Crashed { reason }) => PluginError::CompilerCrashed { what, reason },
+        CompileRunError::Child(ChildError::Launch { reason }) => {
             PluginError::engine(format!("no process to {purpose} {what} can be started: {reason}"))
         }
     }
@@ -249,38 +272,38 @@ fn plugin_error(error: RunError, subject: Subject, time: Duration, request: &Chi
 
 /// What a child may allocate whose input asks for `input_bytes`: no more than half of what the machine or control group has
 /// left, so that the server goes on beside it.
-fn memory_bytes(input_bytes: u64) -> u64 {
+fn child_memory_bytes(input_bytes: u64) -> u64 {
     let half = available_host_bytes().map_or(u64::MAX, |bytes| bytes / 2);
     (COMPILE_MEMORY_MAX + input_bytes).min(half.max(COMPILE_MEMORY_MIN))
 }
 
-fn broken(error: impl ToString) -> Fault {
-    Fault::new(crate::bindings::tensors::ErrorCode::Internal, error.to_string())
+fn internal_error(error: impl ToString) -> HostError {
+    HostError::new(crate::bindings::tensors::ErrorCode::Internal, error.to_string())
 }
 
-fn refused_graph(refusal: &Received) -> Fault {
+fn graph_refusal_error(refusal: &AnswerPayload) -> HostError {
     use crate::bindings::tensors::{Error, ErrorCode};
 
     match serde_json::from_slice(refusal.bytes()) {
-        Ok(Refusal::Graph { out_of_memory, message, place }) => {
+        Ok(ChildRefusal::Graph { out_of_memory, message, place }) => {
             let code = if out_of_memory { ErrorCode::OutOfMemory } else { ErrorCode::Unsupported };
-            Fault::Answer(Error { code, message, place })
+            HostError::Answer(Error { code, message, place })
         }
-        Ok(refusal) => broken(PluginError::from(refusal)),
-        Err(error) => broken(error),
+        Ok(refusal) => internal_error(PluginError::from(refusal)),
+        Err(error) => internal_error(error),
     }
 }
 
-fn duration(time: Duration) -> String {
+fn format_duration(time: Duration) -> String {
     if time.subsec_millis() == 0 { format!("{} s", time.as_secs()) } else { format!("{} ms", time.as_millis()) }
 }
 
 /// Returns what an import made, or `None` if the answer has another form than expected.
-fn imported(received: Received) -> Option<Imported> {
+fn decode_imported(received: AnswerPayload) -> Option<ImportedModel> {
     let mut rest = bytes::Bytes::from(received.into_bytes());
     let length = u64::from_le_bytes(rest.get(..8)?.try_into().ok()?);
     let header_end = usize::try_from(length).ok()?.checked_add(8)?;
-    let ImportedHeader { config, variables } = serde_json::from_slice(rest.get(8..header_end)?).ok()?;
+    let ImportAnswerHeader { config, variables } = serde_json::from_slice(rest.get(8..header_end)?).ok()?;
     rest = rest.slice(header_end..);
     let mut variable = |VariableHeader { name, kind, descriptor, bytes }: VariableHeader| {
         let length = usize::try_from(bytes).ok()?;
@@ -288,5 +311,5 @@ fn imported(received: Received) -> Option<Imported> {
         is_whole.then(|| SavedVariable { name, kind, descriptor, bytes: rest.split_to(length) })
     };
     let variables = variables.into_iter().map(&mut variable).collect::<Option<_>>()?;
-    rest.is_empty().then_some(Imported { variables, config })
+    rest.is_empty().then_some(ImportedModel { variables, config })
 }

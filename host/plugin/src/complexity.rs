@@ -6,7 +6,7 @@
 use wasmparser::{BinaryReaderError, ComponentTypeRef, FunctionBody, Parser, Payload, TableSectionReader};
 
 use crate::error::PluginError;
-use crate::inspect::{Face, Import};
+use crate::inspect::{ComponentImport, ComponentInterface};
 use crate::limits::{
     CODE_BYTES_MAX, COMPILE_COST_MAX, COMPONENT_DEPTH_MAX, COMPONENT_ITEMS_MAX, COMPONENTS_MAX, FUNCTION_BYTES_MAX,
     FUNCTION_LOCALS_MAX, FUNCTIONS_MAX, LOCALS_MAX, LOCALS_PER_COST, MEMORIES_PER_MODULE_MAX, MODULES_MAX,
@@ -17,40 +17,40 @@ use crate::limits::{
 ///
 /// # Errors
 /// `Malformed`; `TooComplex` past any of the limits.
-pub(crate) fn check(wasm: &[u8]) -> Result<Face, PluginError> {
-    let mut face = Face { exports: Vec::new(), imports: Vec::new() };
-    let mut counts = Counts::default();
+pub(crate) fn check_complexity(wasm: &[u8]) -> Result<ComponentInterface, PluginError> {
+    let mut face = ComponentInterface { exports: Vec::new(), imports: Vec::new() };
+    let mut counts = ComponentCounts::default();
     for payload in Parser::new(0).parse_all(wasm) {
-        let payload = payload.map_err(malformed)?;
+        let payload = payload.map_err(malformed_error)?;
         // Only the outermost component's imports are the host's to give.
         if counts.depth == 1 {
-            read_face(&mut face, &payload)?;
+            read_interface(&mut face, &payload)?;
         }
         counts.add(&payload)?;
     }
     Ok(face)
 }
 
-fn malformed(error: BinaryReaderError) -> PluginError {
+fn malformed_error(error: BinaryReaderError) -> PluginError {
     PluginError::Malformed { reason: error.to_string() }
 }
 
-fn read_face(face: &mut Face, payload: &Payload<'_>) -> Result<(), PluginError> {
+fn read_interface(face: &mut ComponentInterface, payload: &Payload<'_>) -> Result<(), PluginError> {
     match payload {
         Payload::ComponentImportSection(section) => {
-            at_most("imports", section.count().into(), COMPONENT_ITEMS_MAX)?;
+            check_limit("imports", section.count().into(), COMPONENT_ITEMS_MAX)?;
             for import in section.clone() {
-                let import = import.map_err(malformed)?;
+                let import = import.map_err(malformed_error)?;
                 if !matches!(import.ty, ComponentTypeRef::Type(_)) {
                     let is_interface = matches!(import.ty, ComponentTypeRef::Instance(_));
-                    face.imports.push(Import { name: import.name.name.to_owned(), is_interface });
+                    face.imports.push(ComponentImport { name: import.name.name.to_owned(), is_interface });
                 }
             }
         }
         Payload::ComponentExportSection(section) => {
-            at_most("exports", section.count().into(), COMPONENT_ITEMS_MAX)?;
+            check_limit("exports", section.count().into(), COMPONENT_ITEMS_MAX)?;
             for export in section.clone() {
-                face.exports.push(export.map_err(malformed)?.name.name.to_owned());
+                face.exports.push(export.map_err(malformed_error)?.name.name.to_owned());
             }
         }
         _ => {}
@@ -60,7 +60,7 @@ fn read_face(face: &mut Face, payload: &Payload<'_>) -> Result<(), PluginError> 
 
 /// Totals over all modules and components inside the component.
 #[derive(Debug, Default)]
-struct Counts {
+struct ComponentCounts {
     depth: u64,
     modules: u64,
     components: u64,
@@ -76,21 +76,21 @@ struct Counts {
     cost: u64,
 }
 
-impl Counts {
+impl ComponentCounts {
     fn add(&mut self, payload: &Payload<'_>) -> Result<(), PluginError> {
         match payload {
             Payload::Version { .. } => {
                 self.depth += 1;
-                return at_most("levels of nested components", self.depth, COMPONENT_DEPTH_MAX);
+                return check_limit("levels of nested components", self.depth, COMPONENT_DEPTH_MAX);
             }
             Payload::End(_) => self.depth = self.depth.saturating_sub(1),
             Payload::ModuleSection { .. } => {
                 self.modules += 1;
-                return at_most("core modules", self.modules, MODULES_MAX);
+                return check_limit("core modules", self.modules, MODULES_MAX);
             }
             Payload::ComponentSection { .. } => {
                 self.components += 1;
-                return at_most("nested components", self.components, COMPONENTS_MAX);
+                return check_limit("nested components", self.components, COMPONENTS_MAX);
             }
             Payload::ElementSection(section) => return self.add_segments(section.count()),
             Payload::DataSection(section) => return self.add_segments(section.count()),
@@ -100,7 +100,7 @@ impl Counts {
             Payload::FunctionSection(section) => return self.add_items(section.count()),
             Payload::TableSection(section) => return self.add_tables(section),
             Payload::MemorySection(section) => {
-                at_most("memories in one module", section.count().into(), MEMORIES_PER_MODULE_MAX.into())?;
+                check_limit("memories in one module", section.count().into(), MEMORIES_PER_MODULE_MAX.into())?;
                 return self.add_items(section.count());
             }
             Payload::TagSection(section) => return self.add_items(section.count()),
@@ -122,44 +122,44 @@ impl Counts {
 
     fn add_items(&mut self, count: u32) -> Result<(), PluginError> {
         self.items += u64::from(count);
-        at_most("types, imports, exports and other entries", self.items, COMPONENT_ITEMS_MAX)
+        check_limit("types, imports, exports and other entries", self.items, COMPONENT_ITEMS_MAX)
     }
 
     /// The tables of one module.
     fn add_tables(&mut self, section: &TableSectionReader<'_>) -> Result<(), PluginError> {
-        at_most("tables in one module", section.count().into(), TABLES_PER_MODULE_MAX.into())?;
+        check_limit("tables in one module", section.count().into(), TABLES_PER_MODULE_MAX.into())?;
         for table in section.clone() {
-            let elements = table.map_err(malformed)?.ty.initial;
-            at_most("elements in one table", elements, TABLE_ELEMENTS_MAX as u64)?;
+            let elements = table.map_err(malformed_error)?.ty.initial;
+            check_limit("elements in one table", elements, TABLE_ELEMENTS_MAX as u64)?;
         }
         self.add_items(section.count())
     }
 
     fn add_segments(&mut self, count: u32) -> Result<(), PluginError> {
         self.segments += u64::from(count);
-        at_most("data and element segments", self.segments, SEGMENTS_MAX)
+        check_limit("data and element segments", self.segments, SEGMENTS_MAX)
     }
 
     fn add_function(&mut self, body: &FunctionBody<'_>) -> Result<(), PluginError> {
         let bytes = body.as_bytes().len() as u64;
         self.functions += 1;
         self.code_bytes += bytes;
-        at_most("functions", self.functions, FUNCTIONS_MAX)?;
-        at_most("bytes in one function", bytes, FUNCTION_BYTES_MAX)?;
-        at_most("bytes of code", self.code_bytes, CODE_BYTES_MAX)?;
+        check_limit("functions", self.functions, FUNCTIONS_MAX)?;
+        check_limit("bytes in one function", bytes, FUNCTION_BYTES_MAX)?;
+        check_limit("bytes of code", self.code_bytes, CODE_BYTES_MAX)?;
         let mut locals = 0;
-        for group in body.get_locals_reader().map_err(malformed)? {
-            locals += u64::from(group.map_err(malformed)?.0);
+        for group in body.get_locals_reader().map_err(malformed_error)? {
+            locals += u64::from(group.map_err(malformed_error)?.0);
         }
         self.locals += locals;
-        at_most("locals in one function", locals, FUNCTION_LOCALS_MAX)?;
-        at_most("locals in all functions", self.locals, LOCALS_MAX)?;
+        check_limit("locals in one function", locals, FUNCTION_LOCALS_MAX)?;
+        check_limit("locals in all functions", self.locals, LOCALS_MAX)?;
         self.cost += bytes * (1 + locals / LOCALS_PER_COST);
-        at_most("bytes of code, weighted by the locals of each function", self.cost, COMPILE_COST_MAX)
+        check_limit("bytes of code, weighted by the locals of each function", self.cost, COMPILE_COST_MAX)
     }
 }
 
-fn at_most(what: &'static str, count: u64, limit: u64) -> Result<(), PluginError> {
+fn check_limit(what: &'static str, count: u64, limit: u64) -> Result<(), PluginError> {
     if count <= limit { Ok(()) } else { Err(PluginError::TooComplex { what, count, limit }) }
 }
 
@@ -167,12 +167,12 @@ fn at_most(what: &'static str, count: u64, limit: u64) -> Result<(), PluginError
 mod tests {
     use super::*;
 
-    fn refusal(text: &str) -> String {
-        check(&wat::parse_str(text).unwrap()).unwrap_err().to_string()
+    fn complexity_error(text: &str) -> String {
+        check_complexity(&wat::parse_str(text).unwrap()).unwrap_err().to_string()
     }
 
     /// A component with `functions` functions that have `locals` locals each, written as three bytes.
-    fn with_locals(functions: usize, locals: usize) -> Vec<u8> {
+    fn component_with_locals(functions: usize, locals: usize) -> Vec<u8> {
         let function = format!("(func (local {}))", "i32 ".repeat(locals));
         wat::parse_str(format!("(component (core module {}))", function.repeat(functions))).unwrap()
     }
@@ -186,22 +186,22 @@ mod tests {
             (component (import "inner" (func $g)) (export "inner-too" (func $g)))
             (instance $i)
             (export "d:e/f" (instance $i)))"#;
-        let face = check(&wat::parse_str(text).unwrap()).unwrap();
+        let face = check_complexity(&wat::parse_str(text).unwrap()).unwrap();
         assert_eq!(face.exports, ["d:e/f"]);
         let imports: Vec<_> = face.imports.iter().map(|import| (import.name.as_str(), import.is_interface)).collect();
         assert_eq!(imports, [("a:b/c@1.0.0", true), ("f", false)]);
     }
 
     #[test]
-    fn locals_count_as_often_as_they_are_repeated() {
+    fn repeated_locals_count_once_per_repetition() {
         let most = usize::try_from(FUNCTION_LOCALS_MAX).unwrap();
-        check(&with_locals(1, most)).unwrap();
-        let error = check(&with_locals(1, most + 1)).unwrap_err().to_string();
+        check_complexity(&component_with_locals(1, most)).unwrap();
+        let error = check_complexity(&component_with_locals(1, most + 1)).unwrap_err().to_string();
         assert!(error.contains("20001 locals in one function"), "{error}");
         let functions = usize::try_from(LOCALS_MAX / FUNCTION_LOCALS_MAX).unwrap();
-        let wasm = with_locals(functions + 1, most);
+        let wasm = component_with_locals(functions + 1, most);
         assert!(wasm.len() < 10_000, "it is small: {} bytes", wasm.len());
-        let error = check(&wasm).unwrap_err().to_string();
+        let error = check_complexity(&wasm).unwrap_err().to_string();
         assert!(error.contains("4020000 locals in all functions"), "{error}");
     }
 
@@ -209,14 +209,14 @@ mod tests {
     fn components_nested_too_deep_are_refused() {
         let nested = |levels: usize| format!("{}{}", "(component ".repeat(levels), ")".repeat(levels));
         let most = usize::try_from(COMPONENT_DEPTH_MAX).unwrap();
-        check(&wat::parse_str(nested(most)).unwrap()).unwrap();
-        assert!(refusal(&nested(most + 1)).contains("levels of nested components"));
+        check_complexity(&wat::parse_str(nested(most)).unwrap()).unwrap();
+        assert!(complexity_error(&nested(most + 1)).contains("levels of nested components"));
     }
 
     #[test]
-    fn fault_26_tables_and_memories_past_the_pools_places_are_refused_by_name() {
+    fn tables_and_memories_past_the_pooling_limits_are_refused_by_name() {
         let check_module =
-            |fields: &str| check(&wat::parse_str(format!("(component (core module {fields}))")).unwrap());
+            |fields: &str| check_complexity(&wat::parse_str(format!("(component (core module {fields}))")).unwrap());
         let tables = |count: u32| "(table 0 funcref)".repeat(usize::try_from(count).unwrap());
         check_module(&tables(TABLES_PER_MODULE_MAX)).unwrap();
         let refusal = |fields: &str| check_module(fields).unwrap_err().to_string();
@@ -228,10 +228,10 @@ mod tests {
     }
 
     #[test]
-    fn many_functions_and_modules_are_refused() {
+    fn too_many_functions_or_modules_are_refused() {
         let functions = format!("(component (core module {}))", "(func)".repeat(100_001));
-        assert!(refusal(&functions).contains("100001 functions"), "{}", refusal(&functions));
+        assert!(complexity_error(&functions).contains("100001 functions"), "{}", complexity_error(&functions));
         let modules = format!("(component {})", "(core module)".repeat(129));
-        assert!(refusal(&modules).contains("129 core modules"));
+        assert!(complexity_error(&modules).contains("129 core modules"));
     }
 }

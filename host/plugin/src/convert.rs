@@ -8,7 +8,7 @@ use saggar_tensor::{DType, Descriptor, Shape};
 
 use crate::bindings::tensors::{DataType, ErrorCode};
 use crate::bindings::{logging, tensors, variables};
-use crate::fault::Fault;
+use crate::host_error::HostError;
 use crate::train::LogLevel;
 
 /// The host's name of a data type.
@@ -40,17 +40,17 @@ pub(crate) fn data_type(dtype: DType) -> DataType {
 }
 
 /// Sizes, axes and indices as the host counts them.
-pub(crate) fn sizes(values: &[u32]) -> Vec<usize> {
+pub(crate) fn to_usizes(values: &[u32]) -> Vec<usize> {
     values.iter().map(|&value| value as usize).collect()
 }
 
 /// A shape within limits.
-pub(crate) fn shape(dims: &[u32]) -> Result<Shape, Fault> {
-    Ok(Shape::new(sizes(dims))?)
+pub(crate) fn shape(dims: &[u32]) -> Result<Shape, HostError> {
+    Ok(Shape::new(to_usizes(dims))?)
 }
 
 /// A descriptor within limits.
-pub(crate) fn descriptor(descriptor: &tensors::Descriptor) -> Result<Descriptor, Fault> {
+pub(crate) fn descriptor(descriptor: &tensors::Descriptor) -> Result<Descriptor, HostError> {
     Ok(Descriptor::new(dtype(descriptor.data_type), shape(&descriptor.shape)?))
 }
 
@@ -64,7 +64,7 @@ pub(crate) fn wit_descriptor(descriptor: &Descriptor) -> tensors::Descriptor {
 ///
 /// # Errors
 /// An integer type takes whole numbers only.
-pub(crate) fn scalar(dtype: DType, value: f64) -> Result<Scalar, Fault> {
+pub(crate) fn scalar(dtype: DType, value: f64) -> Result<Scalar, HostError> {
     if dtype.is_float() {
         return Ok(Scalar::Float(value));
     }
@@ -72,11 +72,11 @@ pub(crate) fn scalar(dtype: DType, value: f64) -> Result<Scalar, Fault> {
     if value.fract() == 0.0 && value.abs() < 2f64.powi(80) {
         return Ok(Scalar::Int(value as i128));
     }
-    Err(Fault::invalid(format!("{dtype} takes whole numbers, not {value}")))
+    Err(HostError::invalid(format!("{dtype} takes whole numbers, not {value}")))
 }
 
 /// What a variable is for.
-pub(crate) fn kind(kind: variables::VariableKind) -> VariableKind {
+pub(crate) fn variable_kind(kind: variables::VariableKind) -> VariableKind {
     match kind {
         variables::VariableKind::Parameter => VariableKind::Parameter,
         variables::VariableKind::Statistic => VariableKind::Statistic,
@@ -85,7 +85,7 @@ pub(crate) fn kind(kind: variables::VariableKind) -> VariableKind {
 }
 
 /// How much a line matters.
-pub(crate) fn level(level: logging::Level) -> LogLevel {
+pub(crate) fn log_level(level: logging::Level) -> LogLevel {
     match level {
         logging::Level::Debug => LogLevel::Debug,
         logging::Level::Info => LogLevel::Info,

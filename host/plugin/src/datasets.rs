@@ -1,7 +1,7 @@
 //! Datasets mounted into a training or made by it, and batches drawn from them: read by the host, uploaded to the device,
 //! never passed through the plugin.
 
-mod resident;
+mod device_dataset;
 mod run;
 mod shards;
 
@@ -11,26 +11,26 @@ use std::time::{Duration, Instant};
 
 use saggar_device::DeviceBuffer;
 use saggar_device::meter::MeterCharge;
-use saggar_store::checkpoint::Position;
-use saggar_store::dataset::{Dataset, Field};
+use saggar_store::checkpoint::DatasetPosition;
+use saggar_store::dataset::{ColumnarDataset, DatasetField};
 use saggar_tensor::{Descriptor, Shape};
 use wasmtime::component::Resource;
 
-use self::resident::Resident;
+use self::device_dataset::DeviceDataset;
 use crate::bindings::datasets::{BatchOptions, Column, Field as WitField, Host, HostBatches, HostDataset, RunResult};
 use crate::bindings::tensors::NamedTensor;
 use crate::convert;
-use crate::fault::Fault;
 use crate::graphs::CompiledGraph;
+use crate::host_error::HostError;
+use crate::instance_state::{InstanceRole, InstanceState};
 use crate::limits::BATCH_ITEMS_MAX;
-use crate::shuffle::permutation;
-use crate::state::{Role, State};
+use crate::shuffle::epoch_permutation;
 
 /// A dataset as the plugin holds it.
 #[derive(Clone, Debug)]
 #[expect(unreachable_pub, reason = "the generated bindings re-export it")]
 pub struct MountedDataset {
-    dataset: Arc<Dataset>,
+    dataset: Arc<ColumnarDataset>,
     /// For the memory of one that the plugin made.
     charge: Option<Arc<MeterCharge>>,
 }
@@ -38,11 +38,11 @@ pub struct MountedDataset {
 /// Passes over a dataset, epoch after epoch.
 #[derive(Clone, Debug)]
 #[expect(unreachable_pub, reason = "the generated bindings re-export it")]
-pub struct Batches {
-    dataset: Arc<Dataset>,
+pub struct BatchIterator {
+    dataset: Arc<ColumnarDataset>,
     /// For the memory of a dataset that the plugin made.
     _charge: Option<Arc<MeterCharge>>,
-    fields: Arc<[Field]>,
+    fields: Arc<[DatasetField]>,
     /// The part's place in the whole dataset.
     first: u64,
     items: u32,
@@ -55,22 +55,22 @@ pub struct Batches {
     /// The order of one epoch, kept while it lasts.
     order: Option<(u64, Arc<[u32]>)>,
     /// Where batches of so many items are drawn from on the device, or that they are not; none until somebody asked.
-    resident: Option<(u32, Option<Arc<Resident>>)>,
+    device_dataset: Option<(u32, Option<Arc<DeviceDataset>>)>,
 }
 
-impl Batches {
+impl BatchIterator {
     fn new(
-        dataset: Arc<Dataset>,
-        fields: Vec<Field>,
+        dataset: Arc<ColumnarDataset>,
+        fields: Vec<DatasetField>,
         range: Range<u64>,
         options: &BatchOptions,
-    ) -> Result<Batches, Fault> {
+    ) -> Result<BatchIterator, HostError> {
         if !(1..=BATCH_ITEMS_MAX).contains(&options.size) {
-            return Err(Fault::invalid(format!("a batch has 1 to {BATCH_ITEMS_MAX} items, not {}", options.size)));
+            return Err(HostError::invalid(format!("a batch has 1 to {BATCH_ITEMS_MAX} items, not {}", options.size)));
         }
         let items = u32::try_from(range.end - range.start)
-            .map_err(|_| Fault::unsupported(format!("batches are drawn from up to {} items", u32::MAX)))?;
-        Ok(Batches {
+            .map_err(|_| HostError::unsupported(format!("batches are drawn from up to {} items", u32::MAX)))?;
+        Ok(BatchIterator {
             dataset,
             _charge: None,
             fields: fields.into(),
@@ -82,18 +82,18 @@ impl Batches {
             epoch: 0,
             item: 0,
             order: None,
-            resident: None,
+            device_dataset: None,
         })
     }
 
     /// Items left for full batches in this epoch allow this many.
-    fn full_left(&self) -> u32 {
+    fn full_batches_left(&self) -> u32 {
         (self.items - self.item) / self.size
     }
 
     /// The items of the next batch, numbered within the whole dataset; none at the end of an epoch, after which the next
     /// one begins.
-    fn take(&mut self) -> Option<Vec<u64>> {
+    fn next_items(&mut self) -> Option<Vec<u64>> {
         let left = self.items - self.item;
         let count = left.min(self.size);
         if count == 0 || (self.drop_last && count < self.size) {
@@ -107,20 +107,20 @@ impl Batches {
         let Some(seed) = self.seed else { return Some(range.map(|at| first + u64::from(at)).collect()) };
         let order = match &self.order {
             Some((epoch, order)) if *epoch == self.epoch => order,
-            _ => &self.order.insert((self.epoch, permutation(seed, self.epoch, self.items).into())).1,
+            _ => &self.order.insert((self.epoch, epoch_permutation(seed, self.epoch, self.items).into())).1,
         };
         Some(order[range.start as usize..range.end as usize].iter().map(|&at| first + u64::from(at)).collect())
     }
 
     /// Data type and shape of a batch of a field.
-    fn descriptor(field: &Field, items: usize) -> Result<Descriptor, Fault> {
+    fn descriptor(field: &DatasetField, items: usize) -> Result<Descriptor, HostError> {
         let dims = [&[items], field.item.shape.dims()].concat();
         Ok(Descriptor::new(field.item.dtype, Shape::new(dims)?))
     }
 
     /// Where it stands, for a checkpoint.
-    pub(crate) fn position(&self) -> Position {
-        Position {
+    pub(crate) fn position(&self) -> DatasetPosition {
+        DatasetPosition {
             dataset: self.dataset.digest().hex(),
             seed: self.seed,
             batch: u64::from(self.size),
@@ -133,7 +133,7 @@ impl Batches {
     ///
     /// # Errors
     /// Invalid argument where the checkpoint is about other data, another order or another batch size.
-    pub(crate) fn restore(&mut self, position: &Position) -> Result<(), Fault> {
+    pub(crate) fn restore(&mut self, position: &DatasetPosition) -> Result<(), HostError> {
         let here = self.position();
         let differs = if here.dataset != position.dataset {
             Some("another version of the dataset")
@@ -145,43 +145,43 @@ impl Batches {
             None
         };
         if let Some(what) = differs {
-            return Err(Fault::invalid(format!("the checkpoint was taken with {what}: start a new job")));
+            return Err(HostError::invalid(format!("the checkpoint was taken with {what}: start a new job")));
         }
         let item = u32::try_from(position.item).ok().filter(|&item| item <= self.items);
-        let item = item.ok_or_else(|| Fault::invalid("the checkpoint's position is past the dataset's end"))?;
+        let item = item.ok_or_else(|| HostError::invalid("the checkpoint's position is past the dataset's end"))?;
         (self.epoch, self.item) = (position.epoch, item);
         Ok(())
     }
 }
 
-impl State {
+impl InstanceState {
     /// One buffer a field, holding these items.
-    fn upload_batch(&self, batches: &Batches, items: &[u64]) -> Result<Vec<DeviceBuffer>, Fault> {
-        let upload = |field: &Field| {
+    fn upload_batch(&self, batches: &BatchIterator, items: &[u64]) -> Result<Vec<DeviceBuffer>, HostError> {
+        let upload = |field: &DatasetField| {
             let bytes = batches.dataset.view(&field.name, items)?;
-            self.upload(&Batches::descriptor(field, items.len())?, &bytes)
+            self.upload(&BatchIterator::descriptor(field, items.len())?, &bytes)
         };
         batches.fields.iter().map(upload).collect()
     }
 
-    fn count_drawn(&mut self, items: &[u64], time: Duration) {
-        if let Role::Train(train) = &mut self.role {
-            train.context.drawn(items.len() as u64, time);
+    fn record_drawn(&mut self, items: &[u64], time: Duration) {
+        if let InstanceRole::Train(train) = &mut self.role {
+            train.context.items_drawn(items.len() as u64, time);
         }
     }
 }
 
-impl Host for State {}
+impl Host for InstanceState {}
 
-impl HostDataset for State {
-    fn open(&mut self, mount: String) -> Result<Resource<MountedDataset>, Fault> {
-        let Role::Train(train) = &self.role else {
-            return Err(Fault::unsupported("there are no datasets where a model predicts"));
+impl HostDataset for InstanceState {
+    fn open(&mut self, mount: String) -> Result<Resource<MountedDataset>, HostError> {
+        let InstanceRole::Train(train) = &self.role else {
+            return Err(HostError::unsupported("there are no datasets where a model predicts"));
         };
         let Some(dataset) = train.datasets.get(&mount) else {
             let known: Vec<&str> = train.datasets.keys().map(String::as_str).collect();
             let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-            return Err(Fault::not_found(&mount, format!("nothing is mounted there; the job mounts {known}")));
+            return Err(HostError::not_found(&mount, format!("nothing is mounted there; the job mounts {known}")));
         };
         let dataset = MountedDataset { dataset: Arc::clone(dataset), charge: None };
         self.push(dataset)
@@ -191,25 +191,25 @@ impl HostDataset for State {
         &mut self,
         columns: Vec<Column>,
         parts: Vec<(String, u64)>,
-    ) -> Result<Resource<MountedDataset>, Fault> {
-        if let Role::Predict { .. } = &self.role {
-            return Err(Fault::unsupported("there are no datasets where a model predicts"));
+    ) -> Result<Resource<MountedDataset>, HostError> {
+        if let InstanceRole::Predict { .. } = &self.role {
+            return Err(HostError::unsupported("there are no datasets where a model predicts"));
         }
         let bytes = columns.iter().map(|column| column.data.len() as u64).sum();
         let charge = self.host_meter.charge(bytes).map_err(|error| {
-            Fault::out_of_memory(format!("a dataset of {bytes} bytes takes too much host memory: {error}"))
+            HostError::out_of_memory(format!("a dataset of {bytes} bytes takes too much host memory: {error}"))
         })?;
         let column = |Column { field, data }| {
             let item = convert::descriptor(&field.item)?;
-            Ok((Field { name: field.name, item, classes: field.classes }, data))
+            Ok((DatasetField { name: field.name, item, classes: field.classes }, data))
         };
-        let columns = columns.into_iter().map(column).collect::<Result<_, Fault>>()?;
-        let dataset = Arc::new(Dataset::from_columns(columns, &parts)?);
+        let columns = columns.into_iter().map(column).collect::<Result<_, HostError>>()?;
+        let dataset = Arc::new(ColumnarDataset::from_columns(columns, &parts)?);
         self.push(MountedDataset { dataset, charge: Some(Arc::new(charge)) })
     }
 
     fn fields(&mut self, dataset: Resource<MountedDataset>) -> wasmtime::Result<Vec<WitField>> {
-        let field = |field: &Field| WitField {
+        let field = |field: &DatasetField| WitField {
             name: field.name.clone(),
             item: convert::wit_descriptor(&field.item),
             classes: field.classes.clone(),
@@ -221,7 +221,7 @@ impl HostDataset for State {
         Ok(self.table.get(&dataset)?.dataset.splits().iter().map(|split| split.name.clone()).collect())
     }
 
-    fn len(&mut self, dataset: Resource<MountedDataset>, split: Option<String>) -> Result<u64, Fault> {
+    fn len(&mut self, dataset: Resource<MountedDataset>, split: Option<String>) -> Result<u64, HostError> {
         Ok(self.table.get(&dataset)?.dataset.len(split.as_deref())?)
     }
 
@@ -230,17 +230,17 @@ impl HostDataset for State {
         dataset: Resource<MountedDataset>,
         fields: Vec<String>,
         options: BatchOptions,
-    ) -> Result<Resource<Batches>, Fault> {
+    ) -> Result<Resource<BatchIterator>, HostError> {
         let MountedDataset { dataset, charge } = self.table.get(&dataset)?.clone();
-        let mut columns: Vec<Field> = Vec::with_capacity(fields.len());
+        let mut columns: Vec<DatasetField> = Vec::with_capacity(fields.len());
         for name in fields {
             if columns.iter().any(|column| column.name == name) {
-                return Err(Fault::invalid_at(name, "the field is named twice"));
+                return Err(HostError::invalid_at(name, "the field is named twice"));
             }
             columns.push(dataset.field(&name)?.clone());
         }
         let range = dataset.items(options.split.as_deref())?;
-        let batches = Batches { _charge: charge, ..Batches::new(dataset, columns, range, &options)? };
+        let batches = BatchIterator { _charge: charge, ..BatchIterator::new(dataset, columns, range, &options)? };
         self.push(batches)
     }
 
@@ -250,52 +250,52 @@ impl HostDataset for State {
     }
 }
 
-impl HostBatches for State {
-    fn next(&mut self, handle: Resource<Batches>) -> Result<Option<Vec<NamedTensor>>, Fault> {
+impl HostBatches for InstanceState {
+    fn next(&mut self, handle: Resource<BatchIterator>) -> Result<Option<Vec<NamedTensor>>, HostError> {
         // The position moves on only when the batch is there.
         let began = Instant::now();
         let mut batches = self.table.get(&handle)?.clone();
-        let items = batches.take();
+        let items = batches.next_items();
         let named = match &items {
             Some(items) => {
                 let buffers = self.upload_batch(&batches, items)?;
                 let names: Vec<String> = batches.fields.iter().map(|field| field.name.clone()).collect();
-                Some(self.named(names.into_iter(), buffers)?)
+                Some(self.push_named_tensors(names.into_iter(), buffers)?)
             }
             None => None,
         };
         *self.table.get_mut(&handle)? = batches;
-        self.count_drawn(&items.unwrap_or_default(), began.elapsed());
+        self.record_drawn(&items.unwrap_or_default(), began.elapsed());
         Ok(named)
     }
 
     fn run(
         &mut self,
-        handle: Resource<Batches>,
+        handle: Resource<BatchIterator>,
         graph: Resource<CompiledGraph>,
         steps: u32,
-    ) -> Result<RunResult, Fault> {
-        self.asked();
+    ) -> Result<RunResult, HostError> {
+        self.record_host_call();
         let mut batches = self.table.get(&handle)?.clone();
         let graph = self.table.get(&graph)?.clone();
         let run = self.run_steps(&mut batches, &graph, steps);
-        self.asked();
+        self.record_host_call();
         // Steps that were made are made, also where a later one failed.
         *self.table.get_mut(&handle)? = batches;
         run
     }
 
-    fn full_batches(&mut self, batches: Resource<Batches>) -> wasmtime::Result<u64> {
+    fn full_batches(&mut self, batches: Resource<BatchIterator>) -> wasmtime::Result<u64> {
         let batches = self.table.get(&batches)?;
         Ok(u64::from(batches.items / batches.size))
     }
 
-    fn position(&mut self, batches: Resource<Batches>) -> wasmtime::Result<(u64, u64)> {
+    fn position(&mut self, batches: Resource<BatchIterator>) -> wasmtime::Result<(u64, u64)> {
         let batches = self.table.get(&batches)?;
         Ok((batches.epoch, u64::from(batches.item)))
     }
 
-    fn drop(&mut self, batches: Resource<Batches>) -> wasmtime::Result<()> {
+    fn drop(&mut self, batches: Resource<BatchIterator>) -> wasmtime::Result<()> {
         self.table.delete(batches)?;
         Ok(())
     }

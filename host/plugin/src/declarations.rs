@@ -20,7 +20,7 @@ const SECTION: &str = "saggar:declarations";
 /// What a plugin declares.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Declarations {
+pub struct PluginDeclarations {
     /// What the plugin is called: its package's name. Plugins that were built before there was one have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
@@ -70,7 +70,7 @@ pub enum ParameterType {
     Boolean,
 }
 
-impl Declarations {
+impl PluginDeclarations {
     /// Whether nothing is declared.
     pub fn is_empty(&self) -> bool {
         self.name.is_none() && self.parameters.is_empty() && self.data.is_empty()
@@ -80,7 +80,7 @@ impl Declarations {
     ///
     /// # Errors
     /// `Malformed`: the bytes are no component, or the section has something else in it.
-    pub fn of_component(wasm: &[u8]) -> Result<Declarations, PluginError> {
+    pub fn from_component(wasm: &[u8]) -> Result<PluginDeclarations, PluginError> {
         let mut depth = 0_u32;
         for payload in Parser::new(0).parse_all(wasm) {
             let payload = payload.map_err(|error| PluginError::Malformed { reason: error.to_string() })?;
@@ -89,12 +89,12 @@ impl Declarations {
                 Payload::End(_) => depth = depth.saturating_sub(1),
                 // One of a module or component inside is none of this component's.
                 Payload::CustomSection(section) if depth == 1 && section.name() == SECTION => {
-                    return read(section.data()).map_err(|reason| PluginError::Malformed { reason });
+                    return parse_declarations(section.data()).map_err(|reason| PluginError::Malformed { reason });
                 }
                 _ => {}
             }
         }
-        Ok(Declarations::default())
+        Ok(PluginDeclarations::default())
     }
 
     /// The component with these declarations in it. It must have none yet.
@@ -104,12 +104,12 @@ impl Declarations {
         }
         let text = serde_json::to_vec(self).expect("declarations are plain data");
         let mut content = Vec::new();
-        leb128(SECTION.len(), &mut content);
+        write_leb128(SECTION.len(), &mut content);
         content.extend_from_slice(SECTION.as_bytes());
         content.extend_from_slice(&text);
         // Section 0 is a custom one. Source: the binary format of WebAssembly, section 5.5.3.
         component.push(0);
-        leb128(content.len(), &mut component);
+        write_leb128(content.len(), &mut component);
         component.extend_from_slice(&content);
         component
     }
@@ -118,19 +118,19 @@ impl Declarations {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub(crate) fn of_package(name: &str, metadata: &Value) -> Result<Declarations, String> {
+    pub(crate) fn from_package(name: &str, metadata: &Value) -> Result<PluginDeclarations, String> {
         let declared = match metadata.get("saggar") {
-            None | Some(Value::Null) => Declarations::default(),
+            None | Some(Value::Null) => PluginDeclarations::default(),
             Some(table) => {
-                let read = Declarations::deserialize(table).map_err(|error| error.to_string());
-                let checked = read.and_then(Declarations::checked);
+                let read = PluginDeclarations::deserialize(table).map_err(|error| error.to_string());
+                let checked = read.and_then(PluginDeclarations::validate);
                 checked.map_err(|reason| format!("[package.metadata.saggar]: {reason}"))?
             }
         };
-        Ok(Declarations { name: Some(name.to_owned()), ..declared })
+        Ok(PluginDeclarations { name: Some(name.to_owned()), ..declared })
     }
 
-    fn checked(self) -> Result<Declarations, String> {
+    fn validate(self) -> Result<PluginDeclarations, String> {
         for (name, declared) in &self.parameters {
             let is_numeric = matches!(declared.kind, ParameterType::Integer | ParameterType::Number);
             if !is_numeric && (declared.min.is_some() || declared.max.is_some()) {
@@ -142,7 +142,7 @@ impl Declarations {
             if declared.min.zip(declared.max).is_some_and(|(min, max)| min > max) {
                 return Err(format!("parameters.{name}: min is above max"));
             }
-            if let Some(default) = declared.default.as_ref().filter(|default| !declared.takes(default)) {
+            if let Some(default) = declared.default.as_ref().filter(|default| !declared.accepts(default)) {
                 return Err(format!("parameters.{name}: the default {default} is not {declared}"));
             }
         }
@@ -150,18 +150,18 @@ impl Declarations {
     }
 }
 
-fn read(text: &[u8]) -> Result<Declarations, String> {
+fn parse_declarations(text: &[u8]) -> Result<PluginDeclarations, String> {
     if text.len() > DECLARATIONS_BYTES_MAX {
         return Err(format!(
             "its declarations have {} bytes, and at most {DECLARATIONS_BYTES_MAX} are read",
             text.len()
         ));
     }
-    let read = serde_json::from_slice::<Declarations>(text).map_err(|error| error.to_string());
-    read.and_then(Declarations::checked).map_err(|reason| format!("its declarations: {reason}"))
+    let read = serde_json::from_slice::<PluginDeclarations>(text).map_err(|error| error.to_string());
+    read.and_then(PluginDeclarations::validate).map_err(|reason| format!("its declarations: {reason}"))
 }
 
-fn leb128(mut value: usize, into: &mut Vec<u8>) {
+fn write_leb128(mut value: usize, into: &mut Vec<u8>) {
     loop {
         let low = (value & 0x7f) as u8;
         value >>= 7;
@@ -174,7 +174,7 @@ fn leb128(mut value: usize, into: &mut Vec<u8>) {
 
 impl ParameterDeclaration {
     /// Whether the parameter may have this value.
-    pub fn takes(&self, value: &Value) -> bool {
+    pub fn accepts(&self, value: &Value) -> bool {
         let is_within =
             |number: f64| self.min.is_none_or(|min| number >= min) && self.max.is_none_or(|max| number <= max);
         match self.kind {
@@ -215,34 +215,37 @@ mod tests {
     use super::*;
 
     /// A component with nothing in it.
-    const EMPTY: [u8; 8] = [0, b'a', b's', b'm', 0x0d, 0, 1, 0];
+    const EMPTY_COMPONENT: [u8; 8] = [0, b'a', b's', b'm', 0x0d, 0, 1, 0];
 
-    fn declared(metadata: Value) -> Result<Declarations, String> {
-        Declarations::of_package("net", &json!({ "saggar": metadata }))
+    fn declarations_from_metadata(metadata: Value) -> Result<PluginDeclarations, String> {
+        PluginDeclarations::from_package("net", &json!({ "saggar": metadata }))
     }
 
     #[test]
-    fn declarations_travel_in_the_component() {
+    fn declarations_round_trip_through_the_component() {
         let batch = json!({ "type": "integer", "min": 1, "max": 4096, "default": 32, "help": "Items of a step." });
         let metadata = json!({ "parameters": { "batch": batch }, "data": { "/data": ["image", "label"] } });
-        let declarations = declared(metadata).unwrap();
-        let component = declarations.append_to(EMPTY.to_vec());
-        assert_eq!(Declarations::of_component(&component).unwrap(), declarations);
-        assert_eq!(Declarations::of_component(&EMPTY).unwrap(), Declarations::default());
-        assert_eq!(Declarations::default().append_to(EMPTY.to_vec()), EMPTY);
-        let nothing_but_a_name = Declarations::of_package("net", &Value::Null).unwrap();
-        assert_eq!(nothing_but_a_name, Declarations { name: Some("net".to_owned()), ..Declarations::default() });
-        let component = nothing_but_a_name.append_to(EMPTY.to_vec());
-        assert_eq!(Declarations::of_component(&component).unwrap().name.as_deref(), Some("net"));
+        let declarations = declarations_from_metadata(metadata).unwrap();
+        let component = declarations.append_to(EMPTY_COMPONENT.to_vec());
+        assert_eq!(PluginDeclarations::from_component(&component).unwrap(), declarations);
+        assert_eq!(PluginDeclarations::from_component(&EMPTY_COMPONENT).unwrap(), PluginDeclarations::default());
+        assert_eq!(PluginDeclarations::default().append_to(EMPTY_COMPONENT.to_vec()), EMPTY_COMPONENT);
+        let nothing_but_a_name = PluginDeclarations::from_package("net", &Value::Null).unwrap();
+        assert_eq!(
+            nothing_but_a_name,
+            PluginDeclarations { name: Some("net".to_owned()), ..PluginDeclarations::default() }
+        );
+        let component = nothing_but_a_name.append_to(EMPTY_COMPONENT.to_vec());
+        assert_eq!(PluginDeclarations::from_component(&component).unwrap().name.as_deref(), Some("net"));
     }
 
     #[test]
-    fn a_section_with_something_else_in_it_is_refused() {
+    fn a_malformed_declarations_section_is_refused() {
         let name = [&[SECTION.len() as u8], SECTION.as_bytes()].concat();
         for text in ["", "{", "{\"parameters\": 3}", "{\"colour\": 1}"] {
             let content = [&name, text.as_bytes()].concat();
-            let component = [&EMPTY[..], &[0, content.len() as u8], &content].concat();
-            let error = Declarations::of_component(&component).unwrap_err();
+            let component = [&EMPTY_COMPONENT[..], &[0, content.len() as u8], &content].concat();
+            let error = PluginDeclarations::from_component(&component).unwrap_err();
             assert!(error.to_string().contains("its declarations"), "{text}: {error}");
         }
     }
@@ -253,10 +256,10 @@ mod tests {
             let declaration: ParameterDeclaration = serde_json::from_value(declaration).unwrap();
             assert_eq!(declaration.to_string(), says);
             for value in takes {
-                assert!(declaration.takes(value), "{says}: {value}");
+                assert!(declaration.accepts(value), "{says}: {value}");
             }
             for value in refuses {
-                assert!(!declaration.takes(value), "{says}: {value}");
+                assert!(!declaration.accepts(value), "{says}: {value}");
             }
         };
         let batch = json!({ "type": "integer", "min": 1 });
@@ -271,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn declarations_that_make_no_sense_are_refused_when_a_plugin_is_built() {
+    fn invalid_declarations_are_refused_by_the_build() {
         let cases = [
             (json!({ "parameters": { "batch": { "type": "text", "min": 1 } } }), "parameters.batch: min and max"),
             (json!({ "parameters": { "lr": { "type": "number", "choices": ["a"] } } }), "parameters.lr: choices"),
@@ -283,7 +286,7 @@ mod tests {
             (json!({ "parametres": {} }), "unknown field `parametres`"),
         ];
         for (metadata, reason) in cases {
-            let refused = declared(metadata).unwrap_err();
+            let refused = declarations_from_metadata(metadata).unwrap_err();
             assert!(refused.starts_with("[package.metadata.saggar]: ") && refused.contains(reason), "{refused}");
         }
     }

@@ -8,66 +8,67 @@ use saggar_store::Digest;
 use wasmtime::component::{Component, HasSelf, Instance, InstancePre, Linker};
 use wasmtime::{Config, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, Store};
 
-use crate::artifact::{ArtifactCache, Compiled};
+use crate::artifact::{ArtifactCache, CompiledComponent};
 use crate::bindings::{AnyPlugin, importer, predictor, trainer};
-use crate::compiler::{Compiler, Purpose};
+use crate::compiler::{CompilePurpose, CompilerMode};
 use crate::complexity;
 use crate::error::PluginError;
-use crate::inspect::{Face, inspect, preamble};
+use crate::inspect::{ComponentInterface, check_interface, check_preamble};
+use crate::instance_state::{CallClock, InstanceState};
 use crate::limits::{
     COMPILE_TIME_MAX, CORE_INSTANCES_MAX, EPOCH_TICK, MEMORIES_PER_MODULE_MAX, MEMORY_BYTES_MAX, POOL_INSTANCES_MAX,
-    STACK_BYTES_MAX, TABLE_BYTES_KEPT, TABLE_ELEMENTS_MAX, TABLES_PER_MODULE_MAX,
+    STACK_BYTES_MAX, TABLE_ELEMENTS_MAX, TABLE_KEEP_RESIDENT_BYTES, TABLES_PER_MODULE_MAX,
 };
-use crate::state::{Clock, State};
 
 /// How a host is set up.
 #[derive(Clone, Debug)]
-pub struct HostConfig {
+pub struct PluginEngineConfig {
     /// Where precompiled plugins are kept; none compiles each plugin anew in each process. The directory must belong to
     /// this process's user alone: what is in it is run as native code.
     pub cache_dir: Option<PathBuf>,
     /// Instances of all plugins at a time.
     pub instances_max: u32,
     /// Where plugins and large graphs are compiled.
-    pub compiler: Compiler,
+    pub compiler: CompilerMode,
 }
 
-impl Default for HostConfig {
-    fn default() -> HostConfig {
-        HostConfig { cache_dir: None, instances_max: POOL_INSTANCES_MAX, compiler: Compiler::default() }
+impl Default for PluginEngineConfig {
+    fn default() -> PluginEngineConfig {
+        PluginEngineConfig { cache_dir: None, instances_max: POOL_INSTANCES_MAX, compiler: CompilerMode::default() }
     }
 }
 
 /// The engine that compiles and runs plugins. Clones share it.
 #[derive(Clone)]
-pub struct Host(Arc<Inner>);
+pub struct PluginEngine(Arc<PluginEngineInner>);
 
-struct Inner {
+struct PluginEngineInner {
     engine: Engine,
-    linker: Linker<State>,
+    linker: Linker<InstanceState>,
     cache: Option<ArtifactCache>,
     cache_dir: Option<PathBuf>,
-    compiler: Compiler,
+    compiler: CompilerMode,
 }
 
-impl std::fmt::Debug for Host {
+impl std::fmt::Debug for PluginEngine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Host").field("cache", &self.0.cache).finish_non_exhaustive()
     }
 }
 
-impl Host {
+impl PluginEngine {
     /// Starts an engine and the thread that is its clock; the thread ends when the last plugin and host are gone.
     ///
     /// # Errors
     /// `Engine` where the system gives neither address space nor threads. A cache that cannot be used is no error: the
     /// log says why.
-    pub fn new(config: HostConfig) -> Result<Host, PluginError> {
-        let HostConfig { cache_dir, instances_max, compiler } = config;
-        let engine = engine(instances_max)?;
-        start_clock(&engine)?;
+    pub fn new(config: PluginEngineConfig) -> Result<PluginEngine, PluginError> {
+        let PluginEngineConfig { cache_dir, instances_max, compiler } = config;
+        let engine = new_engine(instances_max)?;
+        start_epoch_thread(&engine)?;
         let mut linker = Linker::new(&engine);
-        AnyPlugin::add_to_linker::<State, HasSelf<State>>(&mut linker, |state| state).map_err(PluginError::engine)?;
+        AnyPlugin::add_to_linker::<InstanceState, HasSelf<InstanceState>>(&mut linker, |state| state)
+            .map_err(PluginError::engine)?;
         let cache = cache_dir.as_deref().and_then(|dir| match ArtifactCache::open(dir, &engine) {
             Ok(cache) => Some(cache),
             Err(error) => {
@@ -75,14 +76,14 @@ impl Host {
                 None
             }
         });
-        Ok(Host(Arc::new(Inner { engine, linker, cache, cache_dir, compiler })))
+        Ok(PluginEngine(Arc::new(PluginEngineInner { engine, linker, cache, cache_dir, compiler })))
     }
 
     pub(crate) fn engine(&self) -> &Engine {
         &self.0.engine
     }
 
-    pub(crate) fn compiler(&self) -> &Compiler {
+    pub(crate) fn compiler(&self) -> &CompilerMode {
         &self.0.compiler
     }
 
@@ -90,12 +91,12 @@ impl Host {
         self.0.cache_dir.as_deref()
     }
 
-    /// As [`Host::compile_for`], for a process's own use and within [`COMPILE_TIME_MAX`].
+    /// As [`PluginEngine::compile_for`], for a process's own use and within [`COMPILE_TIME_MAX`].
     ///
     /// # Errors
     /// As there.
-    pub fn compile(&self, wasm: &[u8]) -> Result<Plugin, PluginError> {
-        self.compile_for(wasm, Purpose::Load, COMPILE_TIME_MAX)
+    pub fn compile(&self, wasm: &[u8]) -> Result<CompiledPlugin, PluginError> {
+        self.compile_for(wasm, CompilePurpose::Load, COMPILE_TIME_MAX)
     }
 
     /// Makes a component ready to run: from the cache, or compiled within `time`. Nothing of it runs yet. What is no plugin,
@@ -104,63 +105,75 @@ impl Host {
     /// # Errors
     /// `TooLarge`, `NotComponent`, `Malformed`, `TooComplex`, `WitVersion`, `UnknownImport`, `NotGranted`, `NoExports`,
     /// `Incompatible`; where children compile, `CompileLimit`, `CompilerBusy`, `CompilerStopped` and `CompilerCrashed`.
-    pub fn compile_for(&self, wasm: &[u8], purpose: Purpose, time: Duration) -> Result<Plugin, PluginError> {
-        preamble(wasm)?;
+    pub fn compile_for(
+        &self,
+        wasm: &[u8],
+        purpose: CompilePurpose,
+        time: Duration,
+    ) -> Result<CompiledPlugin, PluginError> {
+        check_preamble(wasm)?;
         let digest = Digest::of(wasm);
         let span = tracing::debug_span!("plugin", %digest);
         let _entered = span.enter();
         let compile = || {
-            inspect(&complexity::check(wasm)?)?;
+            check_interface(&complexity::check_complexity(wasm)?)?;
             self.compile_uncached(wasm, purpose, time)
         };
         let component = match &self.0.cache {
-            Some(cache) => cache.component(&self.0.engine, &digest, compile)?,
+            Some(cache) => cache.get_or_compile(&self.0.engine, &digest, compile)?,
             None => compile()?.component,
         };
-        let halves = inspect(&Face::of_component(&component, &self.0.engine))?;
-        let pre = self.0.linker.instantiate_pre(&component).map_err(incompatible)?;
-        let trainer = halves.trains.then(|| trainer::GuestIndices::new(&pre)).transpose().map_err(incompatible)?;
+        let halves = check_interface(&ComponentInterface::from_component(&component, &self.0.engine))?;
+        let pre = self.0.linker.instantiate_pre(&component).map_err(incompatible_error)?;
+        let trainer =
+            halves.trains.then(|| trainer::GuestIndices::new(&pre)).transpose().map_err(incompatible_error)?;
         let predictor =
-            halves.predicts.then(|| predictor::GuestIndices::new(&pre)).transpose().map_err(incompatible)?;
-        let importer = halves.imports.then(|| importer::GuestIndices::new(&pre)).transpose().map_err(incompatible)?;
-        Ok(Plugin(Arc::new(Ready { digest, pre, trainer, predictor, importer })))
+            halves.predicts.then(|| predictor::GuestIndices::new(&pre)).transpose().map_err(incompatible_error)?;
+        let importer =
+            halves.imports.then(|| importer::GuestIndices::new(&pre)).transpose().map_err(incompatible_error)?;
+        Ok(CompiledPlugin(Arc::new(CompiledPluginInner { digest, pre, trainer, predictor, importer })))
     }
 
-    fn compile_uncached(&self, wasm: &[u8], purpose: Purpose, time: Duration) -> Result<Compiled, PluginError> {
+    fn compile_uncached(
+        &self,
+        wasm: &[u8],
+        purpose: CompilePurpose,
+        time: Duration,
+    ) -> Result<CompiledComponent, PluginError> {
         match &self.0.compiler {
-            Compiler::InProcess => {
+            CompilerMode::InProcess => {
                 let component = Component::from_binary(&self.0.engine, wasm)
                     .map_err(|error| PluginError::Malformed { reason: error.root_cause().to_string() })?;
-                Ok(Compiled { component, code: None })
+                Ok(CompiledComponent { component, precompiled_bytes: None })
             }
-            Compiler::Children(children) => {
-                Compiled::received(&self.0.engine, children.component(wasm, purpose, time)?)
+            CompilerMode::Children(children) => {
+                CompiledComponent::from_compile_child(&self.0.engine, children.compile_component(wasm, purpose, time)?)
             }
         }
     }
 }
 
 /// An item of another type than the interface gives it.
-pub(crate) fn incompatible(error: wasmtime::Error) -> PluginError {
+pub(crate) fn incompatible_error(error: wasmtime::Error) -> PluginError {
     let chain: Vec<String> = error.chain().map(ToString::to_string).collect();
     PluginError::Incompatible { reason: chain.join(": ") }
 }
 
 /// A plugin ready to run. Clones share it.
 #[derive(Clone)]
-pub struct Plugin(Arc<Ready>);
+pub struct CompiledPlugin(Arc<CompiledPluginInner>);
 
-struct Ready {
+struct CompiledPluginInner {
     digest: Digest,
-    pre: InstancePre<State>,
+    pre: InstancePre<InstanceState>,
     trainer: Option<trainer::GuestIndices>,
     predictor: Option<predictor::GuestIndices>,
     importer: Option<importer::GuestIndices>,
 }
 
-impl std::fmt::Debug for Plugin {
+impl std::fmt::Debug for CompiledPlugin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Ready { digest, trainer, predictor, .. } = &*self.0;
+        let CompiledPluginInner { digest, trainer, predictor, .. } = &*self.0;
         let (trains, predicts) = (trainer.is_some(), predictor.is_some());
         f.debug_struct("Plugin")
             .field("digest", digest)
@@ -170,39 +183,39 @@ impl std::fmt::Debug for Plugin {
     }
 }
 
-impl Plugin {
+impl CompiledPlugin {
     /// SHA-256 of the component.
     pub fn digest(&self) -> &Digest {
         &self.0.digest
     }
 
     /// Whether it exports a trainer.
-    pub fn trains(&self) -> bool {
+    pub fn has_trainer(&self) -> bool {
         self.0.trainer.is_some()
     }
 
     /// Whether it exports a predictor.
-    pub fn predicts(&self) -> bool {
+    pub fn has_predictor(&self) -> bool {
         self.0.predictor.is_some()
     }
 
     /// # Errors
     /// `MissingExport`.
-    pub(crate) fn trainer(&self) -> Result<&trainer::GuestIndices, PluginError> {
+    pub(crate) fn trainer_export(&self) -> Result<&trainer::GuestIndices, PluginError> {
         let missing = PluginError::MissingExport { export: "saggar:plugin/trainer", purpose: "train" };
         self.0.trainer.as_ref().ok_or(missing)
     }
 
     /// # Errors
     /// `MissingExport`.
-    pub(crate) fn predictor(&self) -> Result<&predictor::GuestIndices, PluginError> {
+    pub(crate) fn predictor_export(&self) -> Result<&predictor::GuestIndices, PluginError> {
         let missing = PluginError::MissingExport { export: "saggar:plugin/predictor", purpose: "predict" };
         self.0.predictor.as_ref().ok_or(missing)
     }
 
     /// # Errors
     /// `MissingExport`.
-    pub(crate) fn importer(&self) -> Result<&importer::GuestIndices, PluginError> {
+    pub(crate) fn importer_export(&self) -> Result<&importer::GuestIndices, PluginError> {
         let missing = PluginError::MissingExport { export: "saggar:plugin/importer", purpose: "import" };
         self.0.importer.as_ref().ok_or(missing)
     }
@@ -211,15 +224,19 @@ impl Plugin {
     ///
     /// # Errors
     /// Whatever its start does wrong within the time of `clock`.
-    pub(crate) fn instantiate(&self, store: &mut Store<State>, clock: Clock) -> Result<Instance, PluginError> {
+    pub(crate) fn instantiate(
+        &self,
+        store: &mut Store<InstanceState>,
+        clock: CallClock,
+    ) -> Result<Instance, PluginError> {
         store.data_mut().begin_call(clock);
         let instance = self.0.pre.instantiate(&mut *store);
-        instance.map_err(|error| store.data_mut().trap("start", &error))
+        instance.map_err(|error| store.data_mut().trap_error("start", &error))
     }
 }
 
 /// An engine for this many instances. Engines of one build compile alike, however many.
-pub(crate) fn engine(instances_max: u32) -> Result<Engine, PluginError> {
+pub(crate) fn new_engine(instances_max: u32) -> Result<Engine, PluginError> {
     let mut config = Config::new();
     config.wasm_component_model(true);
     config.epoch_interruption(true);
@@ -227,7 +244,7 @@ pub(crate) fn engine(instances_max: u32) -> Result<Engine, PluginError> {
     // A plugin computes the same on every machine.
     config.cranelift_nan_canonicalization(true);
     config.relaxed_simd_deterministic(true);
-    config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool(instances_max)));
+    config.allocation_strategy(InstanceAllocationStrategy::Pooling(pooling_config(instances_max)));
     Engine::new(&config).or_else(|error| {
         // The pool reserves terabytes of addresses, which some systems do not give.
         tracing::warn!(%error, "no pool for plugin instances: they are allocated one by one");
@@ -236,7 +253,7 @@ pub(crate) fn engine(instances_max: u32) -> Result<Engine, PluginError> {
     })
 }
 
-fn pool(instances_max: u32) -> PoolingAllocationConfig {
+fn pooling_config(instances_max: u32) -> PoolingAllocationConfig {
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(instances_max);
     // Most components are one to three core instances; a few are dozens.
@@ -251,13 +268,13 @@ fn pool(instances_max: u32) -> PoolingAllocationConfig {
     pool.table_elements(TABLE_ELEMENTS_MAX);
     // Tables of a page or two are cleared when an instance goes: given back to the system, each would cost the next
     // instance a page fault.
-    pool.table_keep_resident(TABLE_BYTES_KEPT);
+    pool.table_keep_resident(TABLE_KEEP_RESIDENT_BYTES);
     pool.max_memory_size(usize::try_from(MEMORY_BYTES_MAX).unwrap_or(usize::MAX));
     pool
 }
 
 /// Moves the engine's epoch on, by which running plugins notice that their time is up.
-fn start_clock(engine: &Engine) -> Result<(), PluginError> {
+fn start_epoch_thread(engine: &Engine) -> Result<(), PluginError> {
     let engine = engine.weak();
     let tick = move || {
         while let Some(engine) = engine.upgrade() {

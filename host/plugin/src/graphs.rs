@@ -3,10 +3,10 @@
 //! Operators stand in `operators`, one line each where they can; running programs is in `program`. What an operator
 //! means, and which operands it takes, is said in `saggar_tensor` alone.
 
-mod guarded;
-mod mixed;
+mod mixed_precision;
 mod operators;
 mod options;
+mod panic_guard;
 
 pub(crate) mod program;
 mod recurrent;
@@ -23,12 +23,12 @@ use wasmtime::component::Resource;
 use crate::bindings::graphs::{Host, HostOperand};
 use crate::bindings::tensors::Descriptor as WitDescriptor;
 use crate::convert;
-use crate::fault::Fault;
+use crate::host_error::HostError;
+use crate::instance_state::InstanceState;
 use crate::limits::NODE_BYTES;
-use crate::state::State;
-use crate::variables::Variable;
+use crate::variables::DeviceVariable;
 
-pub(crate) use program::{CompiledGraph, Executables};
+pub(crate) use program::{CompiledGraph, ExecutableCache};
 
 /// The number of a graph being built. Numbers are never used again, so an operand cannot outlive its graph by accident.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ pub struct BuilderHandle(u64);
 /// A value in a graph being built.
 #[derive(Clone, Debug)]
 #[expect(unreachable_pub, reason = "the generated bindings re-export it")]
-pub struct Operand {
+pub struct GraphOperand {
     builder: u64,
     node: NodeId,
     descriptor: Descriptor,
@@ -46,14 +46,14 @@ pub struct Operand {
 
 /// A graph being built.
 #[derive(Debug, Default)]
-pub(crate) struct Builder {
+pub(crate) struct PluginGraphBuilder {
     graph: GraphBuilder,
     /// Nodes that stand for means over a job's shards.
     means: Vec<NodeId>,
     /// Gradients that were taken in mixed precision.
-    scaled: Option<mixed::Scaled>,
+    mixed_precision: Option<mixed_precision::MixedPrecisionState>,
     /// In the order of the graph's variables.
-    variables: Vec<Variable>,
+    variables: Vec<DeviceVariable>,
     /// Their nodes, by identity: two namespaces may use one name.
     nodes: BTreeMap<usize, NodeId>,
     constant_bytes: u64,
@@ -61,9 +61,9 @@ pub(crate) struct Builder {
     charges: Vec<MeterCharge>,
 }
 
-impl Builder {
+impl PluginGraphBuilder {
     /// The node of a variable, under a name that is unique in this graph.
-    fn variable(&mut self, variable: &Variable) -> Result<NodeId, GraphError> {
+    fn variable(&mut self, variable: &DeviceVariable) -> Result<NodeId, GraphError> {
         if let Some(&node) = self.nodes.get(&variable.identity()) {
             return Ok(node);
         }
@@ -82,13 +82,13 @@ impl Builder {
     }
 
     /// Charges what the graph has grown by, in steps.
-    fn charge(&mut self, meter: &Meter) -> Result<(), Fault> {
+    fn charge_growth(&mut self, meter: &Meter) -> Result<(), HostError> {
         const STEP_BYTES: u64 = 256 << 10;
         let held_bytes = self.graph.graph().nodes.len() as u64 * NODE_BYTES + self.constant_bytes;
         if let Some(more) = held_bytes.checked_sub(self.charged_bytes).filter(|&more| more > 0) {
             let more = more.max(STEP_BYTES);
             let charge = meter.charge(more).map_err(|error| {
-                Fault::out_of_memory(format!("graphs and constants take too much host memory: {error}"))
+                HostError::out_of_memory(format!("graphs and constants take too much host memory: {error}"))
             })?;
             self.charges.push(charge);
             self.charged_bytes += more;
@@ -97,79 +97,88 @@ impl Builder {
     }
 }
 
-impl State {
+impl InstanceState {
     /// Works on a graph being built, and charges its growth.
-    fn edit<R>(
+    fn edit_graph<R>(
         &mut self,
         handle: &Resource<BuilderHandle>,
-        work: impl FnOnce(&mut Builder) -> Result<R, Fault>,
-    ) -> Result<R, Fault> {
+        work: impl FnOnce(&mut PluginGraphBuilder) -> Result<R, HostError>,
+    ) -> Result<R, HostError> {
         self.check_deadline()?;
         let number = self.table.get(handle)?.0;
-        let builder = self.builders.get_mut(&number).ok_or_else(lost)?;
+        let builder = self.builders.get_mut(&number).ok_or_else(missing_builder_error)?;
         let done = work(builder)?;
-        builder.charge(&self.host_meter)?;
+        builder.charge_growth(&self.host_meter)?;
         Ok(done)
     }
 
     /// An operand's node, if it belongs to this graph.
-    fn node(&self, handle: &Resource<BuilderHandle>, operand: &Resource<Operand>) -> Result<NodeId, Fault> {
+    fn node(&self, handle: &Resource<BuilderHandle>, operand: &Resource<GraphOperand>) -> Result<NodeId, HostError> {
         let (builder, operand) = (self.table.get(handle)?, self.table.get(operand)?);
         if builder.0 == operand.builder {
             return Ok(operand.node);
         }
-        Err(Fault::invalid(format!("operand {} belongs to another graph builder", operand.descriptor)))
+        Err(HostError::invalid(format!("operand {} belongs to another graph builder", operand.descriptor)))
     }
 
-    fn nodes(&self, handle: &Resource<BuilderHandle>, operands: &[Resource<Operand>]) -> Result<Vec<NodeId>, Fault> {
+    fn nodes(
+        &self,
+        handle: &Resource<BuilderHandle>,
+        operands: &[Resource<GraphOperand>],
+    ) -> Result<Vec<NodeId>, HostError> {
         operands.iter().map(|operand| self.node(handle, operand)).collect()
     }
 
-    fn optional(
+    fn optional_node(
         &self,
         handle: &Resource<BuilderHandle>,
-        operand: Option<&Resource<Operand>>,
-    ) -> Result<Option<NodeId>, Fault> {
+        operand: Option<&Resource<GraphOperand>>,
+    ) -> Result<Option<NodeId>, HostError> {
         operand.map(|operand| self.node(handle, operand)).transpose()
     }
 
     /// Hands a node to the plugin.
-    fn operand(&mut self, handle: &Resource<BuilderHandle>, node: NodeId) -> Result<Resource<Operand>, Fault> {
+    fn push_operand(
+        &mut self,
+        handle: &Resource<BuilderHandle>,
+        node: NodeId,
+    ) -> Result<Resource<GraphOperand>, HostError> {
         let builder = self.table.get(handle)?.0;
-        let descriptor = self.builders.get(&builder).ok_or_else(lost)?.graph.descriptor_of(node)?.clone();
-        self.push(Operand { builder, node, descriptor })
+        let descriptor =
+            self.builders.get(&builder).ok_or_else(missing_builder_error)?.graph.descriptor_of(node)?.clone();
+        self.push(GraphOperand { builder, node, descriptor })
     }
 
     /// Adds an operator with a fixed number of operands.
     fn add_operator<const N: usize>(
         &mut self,
         handle: &Resource<BuilderHandle>,
-        operands: [&Resource<Operand>; N],
-        build: impl FnOnce(&mut GraphBuilder, [NodeId; N]) -> Result<NodeId, Fault>,
-    ) -> Result<Resource<Operand>, Fault> {
+        operands: [&Resource<GraphOperand>; N],
+        build: impl FnOnce(&mut GraphBuilder, [NodeId; N]) -> Result<NodeId, HostError>,
+    ) -> Result<Resource<GraphOperand>, HostError> {
         let mut nodes = [NodeId(0); N];
         for (node, operand) in nodes.iter_mut().zip(operands) {
             *node = self.node(handle, operand)?;
         }
-        let node = self.edit(handle, |builder| build(&mut builder.graph, nodes))?;
-        self.operand(handle, node)
+        let node = self.edit_graph(handle, |builder| build(&mut builder.graph, nodes))?;
+        self.push_operand(handle, node)
     }
 }
 
 /// A handle is in the table as long as its graph is in the map.
-fn lost() -> Fault {
-    Fault::Trap(wasmtime::Error::msg("a graph builder without its graph"))
+fn missing_builder_error() -> HostError {
+    HostError::Trap(wasmtime::Error::msg("a graph builder without its graph"))
 }
 
-impl Host for State {}
+impl Host for InstanceState {}
 
-impl HostOperand for State {
-    fn descriptor(&mut self, operand: Resource<Operand>) -> wasmtime::Result<WitDescriptor> {
+impl HostOperand for InstanceState {
+    fn descriptor(&mut self, operand: Resource<GraphOperand>) -> wasmtime::Result<WitDescriptor> {
         Ok(convert::wit_descriptor(&self.table.get(&operand)?.descriptor))
     }
 
-    fn label(&mut self, operand: Resource<Operand>, label: String) -> wasmtime::Result<()> {
-        let Operand { builder, node, .. } = *self.table.get(&operand)?;
+    fn label(&mut self, operand: Resource<GraphOperand>, label: String) -> wasmtime::Result<()> {
+        let GraphOperand { builder, node, .. } = *self.table.get(&operand)?;
         // A label past its limit is cut, and one for a graph that is built already helps nobody.
         if let Some(builder) = self.builders.get_mut(&builder).filter(|_| !label.is_empty()) {
             let label = &label[..label.floor_char_boundary(NAME_BYTES_MAX)];
@@ -178,7 +187,7 @@ impl HostOperand for State {
         Ok(())
     }
 
-    fn drop(&mut self, operand: Resource<Operand>) -> wasmtime::Result<()> {
+    fn drop(&mut self, operand: Resource<GraphOperand>) -> wasmtime::Result<()> {
         self.table.delete(operand)?;
         Ok(())
     }

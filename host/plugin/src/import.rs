@@ -7,17 +7,17 @@ use saggar_device::{Backend, CancelToken, Meter};
 use saggar_store::checkpoint::{SavedVariable, VariableKind};
 use wasmtime::component::Resource;
 
-use crate::compiler::{Compiler, Purpose};
-use crate::engine::{Host, Plugin, incompatible};
+use crate::compiler::{CompilePurpose, CompilerMode};
+use crate::engine::{CompiledPlugin, PluginEngine, incompatible_error};
 use crate::error::PluginError;
+use crate::instance_state::{CallClock, InstanceRole, InstanceState};
 use crate::limits::{CONFIG_BYTES_MAX, MEMORY_BYTES_MAX};
 use crate::model::ModelLimits;
-use crate::state::{Clock, Role, State};
-use crate::variables::Namespace;
+use crate::variables::VariableNamespace;
 
 /// What became of a file: what a model version is published with, besides the plugin.
 #[derive(Clone, Debug)]
-pub struct Imported {
+pub struct ImportedModel {
     /// The weights.
     pub variables: Vec<SavedVariable>,
     /// For the plugin's `predictor.load`.
@@ -26,7 +26,7 @@ pub struct Imported {
 
 /// A file to import.
 #[derive(Clone, Copy, Debug)]
-pub struct Import<'a> {
+pub struct ImportRequest<'a> {
     /// The component that reads it.
     pub component: &'a [u8],
     /// The file.
@@ -37,25 +37,25 @@ pub struct Import<'a> {
     pub time: Duration,
 }
 
-impl Import<'_> {
+impl ImportRequest<'_> {
     /// Imports the file where `host` compiles: in a child, or in this process on `device`. Blocks.
     ///
     /// # Errors
-    /// As [`Host::compile_for`] and [`import`].
-    pub fn run(&self, host: &Host, device: Arc<dyn Backend>) -> Result<Imported, PluginError> {
-        let Import { component, file, options, time } = *self;
+    /// As [`PluginEngine::compile_for`] and [`import_file`].
+    pub fn run(&self, host: &PluginEngine, device: Arc<dyn Backend>) -> Result<ImportedModel, PluginError> {
+        let ImportRequest { component, file, options, time } = *self;
         let began = std::time::Instant::now();
         // In the cache, the child finds it compiled.
-        let plugin = host.compile_for(component, Purpose::Upload, time)?;
-        plugin.importer()?;
+        let plugin = host.compile_for(component, CompilePurpose::Upload, time)?;
+        plugin.importer_export()?;
         let time = time.saturating_sub(began.elapsed());
         match host.compiler() {
-            Compiler::InProcess => {
+            CompilerMode::InProcess => {
                 let limits = ModelLimits { load_time: time, ..ModelLimits::default() };
                 import(host, &plugin, file, options, device, Meter::unlimited(), limits)
             }
-            Compiler::Children(children) => {
-                children.import(host.cache_dir().map(ToOwned::to_owned), component, file, options, time)
+            CompilerMode::Children(children) => {
+                children.import_file(host.cache_dir().map(ToOwned::to_owned), component, file, options, time)
             }
         }
     }
@@ -70,25 +70,25 @@ impl Import<'_> {
 /// `MissingExport` where the plugin has no importer; `Guest` where it refuses the file, at the place it names; whatever
 /// its code does wrong within `limits.load_time`; `Device`.
 pub fn import(
-    host: &Host,
-    plugin: &Plugin,
+    host: &PluginEngine,
+    plugin: &CompiledPlugin,
     file: &[u8],
     options: &str,
     device: Arc<dyn Backend>,
     meter: Meter,
     limits: ModelLimits,
-) -> Result<Imported, PluginError> {
-    let importer = plugin.importer()?;
-    let role = Role::Predict { plugin: plugin.digest().hex()[..12].into(), reply: None };
-    let mut store = State::new(device, meter, MEMORY_BYTES_MAX, role).into_store(host.engine());
-    let clock = Clock::new(Some(limits.load_time), None);
+) -> Result<ImportedModel, PluginError> {
+    let importer = plugin.importer_export()?;
+    let role = InstanceRole::Predict { plugin: plugin.digest().hex()[..12].into(), reply: None };
+    let mut store = InstanceState::new(device, meter, MEMORY_BYTES_MAX, role).into_store(host.engine());
+    let clock = CallClock::new(Some(limits.load_time), None);
     let instance = plugin.instantiate(&mut store, clock)?;
-    let guest = importer.load(&mut store, &instance).map_err(incompatible)?;
+    let guest = importer.load(&mut store, &instance).map_err(incompatible_error)?;
     store.data_mut().begin_call(clock);
-    let made = store.data_mut().table.push(Namespace::new(0)).map_err(PluginError::engine)?;
+    let made = store.data_mut().table.push(VariableNamespace::new(0)).map_err(PluginError::engine)?;
     let lent = Resource::new_borrow(made.rep());
     let answer = guest.call_import_model(&mut store, file, options, lent);
-    let answer = answer.map_err(|error| store.data_mut().trap("import", &error))?;
+    let answer = answer.map_err(|error| store.data_mut().trap_error("import", &error))?;
     let config = answer.map_err(|error| store.data_mut().guest_error("import", error))?;
     if config.len() > CONFIG_BYTES_MAX {
         let given = format!("{} bytes", config.len());
@@ -101,5 +101,5 @@ pub fn import(
         VariableKind::Parameter | VariableKind::Statistic => true,
         VariableKind::Training => false,
     };
-    Ok(Imported { variables: namespace.save(&*state.backend, &CancelToken::never(), shipped)?, config })
+    Ok(ImportedModel { variables: namespace.save(&*state.backend, &CancelToken::never(), shipped)?, config })
 }

@@ -14,13 +14,13 @@ const TRAINER: &str = "trainer";
 const PREDICTOR: &str = "predictor";
 const IMPORTER: &str = "importer";
 /// Interfaces that every plugin is given.
-pub(crate) const GIVEN: [&str; 5] = ["tensors", "variables", "graphs", "logging", "replies"];
+pub(crate) const PLUGIN_IMPORTS: [&str; 5] = ["tensors", "variables", "graphs", "logging", "replies"];
 /// Interfaces that a plugin with a trainer is given besides.
-pub(crate) const GIVEN_TRAINER: [&str; 2] = ["datasets", "job"];
+pub(crate) const TRAINER_IMPORTS: [&str; 2] = ["datasets", "job"];
 
 /// Which parts of the interface a component exports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Halves {
+pub(crate) struct ExportedRoles {
     pub(crate) trains: bool,
     pub(crate) predicts: bool,
     pub(crate) imports: bool,
@@ -30,7 +30,7 @@ pub(crate) struct Halves {
 ///
 /// # Errors
 /// `TooLarge`; `NotComponent`, saying what it is instead.
-pub(crate) fn preamble(wasm: &[u8]) -> Result<(), PluginError> {
+pub(crate) fn check_preamble(wasm: &[u8]) -> Result<(), PluginError> {
     if wasm.len() > COMPONENT_BYTES_MAX {
         return Err(PluginError::TooLarge { bytes: wasm.len(), limit_bytes: COMPONENT_BYTES_MAX });
     }
@@ -51,49 +51,49 @@ pub(crate) fn preamble(wasm: &[u8]) -> Result<(), PluginError> {
 
 /// What a component takes from a host and gives to it, by name.
 #[derive(Debug)]
-pub(crate) struct Face {
+pub(crate) struct ComponentInterface {
     pub(crate) exports: Vec<String>,
     /// Types by themselves are left out: they are nothing that a host gives.
-    pub(crate) imports: Vec<Import>,
+    pub(crate) imports: Vec<ComponentImport>,
 }
 
 /// Something that a component takes.
 #[derive(Debug)]
-pub(crate) struct Import {
+pub(crate) struct ComponentImport {
     pub(crate) name: String,
     /// Whether it is an interface; a bare function, say, is none.
     pub(crate) is_interface: bool,
 }
 
-impl Face {
+impl ComponentInterface {
     /// Of a component that was compiled.
-    pub(crate) fn of_component(component: &Component, engine: &Engine) -> Face {
+    pub(crate) fn from_component(component: &Component, engine: &Engine) -> ComponentInterface {
         let types = component.component_type();
         let import = |name: &str, item: &ComponentItem| match item {
             ComponentItem::Type(_) => None,
             item => {
                 let is_interface = matches!(item, ComponentItem::ComponentInstance(_));
-                Some(Import { name: name.to_owned(), is_interface })
+                Some(ComponentImport { name: name.to_owned(), is_interface })
             }
         };
-        Face {
+        ComponentInterface {
             exports: types.exports(engine).map(|(name, _)| name.to_owned()).collect(),
             imports: types.imports(engine).filter_map(|(name, item)| import(name, &item.ty)).collect(),
         }
     }
 
     /// Of a component's bytes, without compiling them. None where they are no component.
-    pub(crate) fn of_bytes(wasm: &[u8]) -> Option<Face> {
+    pub(crate) fn from_bytes(wasm: &[u8]) -> Option<ComponentInterface> {
         let Ok(DecodedWasm::Component(resolve, world)) = wit_component::decode(wasm) else { return None };
         let world = &resolve.worlds[world];
         let import = |(key, item): (&WorldKey, &WorldItem)| match item {
             WorldItem::Type { .. } => None,
             item => {
                 let is_interface = matches!(item, WorldItem::Interface { .. });
-                Some(Import { name: resolve.name_world_key(key), is_interface })
+                Some(ComponentImport { name: resolve.name_world_key(key), is_interface })
             }
         };
-        Some(Face {
+        Some(ComponentInterface {
             exports: world.exports.keys().map(|key| resolve.name_world_key(key)).collect(),
             imports: world.imports.iter().filter_map(import).collect(),
         })
@@ -104,10 +104,10 @@ impl Face {
 ///
 /// # Errors
 /// `WitVersion`; `UnknownImport`; `NotGranted`; `NoExports`.
-pub(crate) fn inspect(face: &Face) -> Result<Halves, PluginError> {
-    let mut halves = Halves { trains: false, predicts: false, imports: false };
+pub(crate) fn check_interface(face: &ComponentInterface) -> Result<ExportedRoles, PluginError> {
+    let mut halves = ExportedRoles { trains: false, predicts: false, imports: false };
     for name in &face.exports {
-        match interface(name)? {
+        match plugin_interface_name(name)? {
             Some(TRAINER) => halves.trains = true,
             Some(PREDICTOR) => halves.predicts = true,
             Some(IMPORTER) => halves.imports = true,
@@ -116,25 +116,25 @@ pub(crate) fn inspect(face: &Face) -> Result<Halves, PluginError> {
         }
     }
     if !halves.trains && !halves.predicts {
-        let exports = if face.exports.is_empty() { "nothing".to_owned() } else { listed(&face.exports) };
+        let exports = if face.exports.is_empty() { "nothing".to_owned() } else { format_names(&face.exports) };
         return Err(PluginError::NoExports { exports });
     }
-    for Import { name, is_interface } in &face.imports {
-        let given = if *is_interface { interface(name)? } else { None };
+    for ComponentImport { name, is_interface } in &face.imports {
+        let given = if *is_interface { plugin_interface_name(name)? } else { None };
         match given {
-            Some(interface) if GIVEN.contains(&interface) => {}
-            Some(interface) if GIVEN_TRAINER.contains(&interface) && halves.trains => {}
-            Some(interface) if GIVEN_TRAINER.contains(&interface) => {
+            Some(interface) if PLUGIN_IMPORTS.contains(&interface) => {}
+            Some(interface) if TRAINER_IMPORTS.contains(&interface) && halves.trains => {}
+            Some(interface) if TRAINER_IMPORTS.contains(&interface) => {
                 return Err(PluginError::NotGranted { import: name.clone() });
             }
-            _ => return Err(PluginError::UnknownImport { import: name.clone(), hint: hint(name) }),
+            _ => return Err(PluginError::UnknownImport { import: name.clone(), hint: import_hint(name) }),
         }
     }
     Ok(halves)
 }
 
 /// Names for a message: the first few of them.
-fn listed(names: &[String]) -> String {
+fn format_names(names: &[String]) -> String {
     const NAMES: usize = 8;
     let mut listed = names[..names.len().min(NAMES)].join(", ");
     if names.len() > NAMES {
@@ -147,7 +147,7 @@ fn listed(names: &[String]) -> String {
 ///
 /// # Errors
 /// `WitVersion` where it is of a version that this host does not speak.
-fn interface(name: &str) -> Result<Option<&str>, PluginError> {
+fn plugin_interface_name(name: &str) -> Result<Option<&str>, PluginError> {
     let Some(name) = name.strip_prefix(PACKAGE) else { return Ok(None) };
     let (interface, found) = name.split_once('@').unwrap_or((name, "none"));
     // Before 1.0 the minor version is what must agree.
@@ -158,7 +158,7 @@ fn interface(name: &str) -> Result<Option<&str>, PluginError> {
     Err(PluginError::WitVersion { interface: format!("{PACKAGE}{interface}"), found: found.to_owned() })
 }
 
-fn hint(import: &str) -> &'static str {
+fn import_hint(import: &str) -> &'static str {
     if import.starts_with("wasi:") {
         "plugins have no files, clocks or network; build for wasm32-unknown-unknown, or stub WASI (componentize-py \
          --stub-wasi)"

@@ -4,26 +4,26 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use saggar_store::checkpoint::{Checkpoint, VariableKind};
-use saggar_store::dataset::Dataset;
+use saggar_store::dataset::ColumnarDataset;
 use saggar_store::is_output_path;
 use saggar_tensor::limits::NAME_BYTES_MAX;
 use wasmtime::component::Resource;
 
 use crate::bindings::job::{Host, OpenedModel as WitOpenedModel};
-use crate::datasets::Batches;
-use crate::fault::Fault;
+use crate::datasets::BatchIterator;
+use crate::host_error::HostError;
+use crate::instance_state::{CallInterrupted, InstanceRole, InstanceState};
 use crate::limits::{
     CONFIG_BYTES_MAX, METRIC_SERIES_MAX, OUTPUT_BYTES_MAX, OUTPUTS_MAX, PHASES_MAX, STATE_BYTES_MAX, STOP_GRACE,
 };
-use crate::loss_scale::{self, Told};
-use crate::state::{Interrupted, Role, State};
-use crate::train::{Beginning, JobContext, LogLevel};
-use crate::variables::Namespace;
+use crate::loss_scale::{self, LossScaleState};
+use crate::train::{InitialState, JobContext, LogLevel};
+use crate::variables::VariableNamespace;
 
 /// What a training instance has besides what every instance has.
 pub(crate) struct TrainRole {
     pub(crate) context: Box<dyn JobContext>,
-    pub(crate) datasets: BTreeMap<String, Arc<Dataset>>,
+    pub(crate) datasets: BTreeMap<String, Arc<ColumnarDataset>>,
     /// Digest of the plugin's component.
     pub(crate) plugin_digest: String,
     /// Names of the metrics written so far.
@@ -35,13 +35,13 @@ pub(crate) struct TrainRole {
     /// Whether the plugin was told to return.
     pub(crate) stopped: bool,
     /// The loss's scale, of a training in mixed precision.
-    pub(crate) told: Told,
+    pub(crate) loss_scale_state: LossScaleState,
 }
 
 impl TrainRole {
     pub(crate) fn new(
         context: Box<dyn JobContext>,
-        datasets: BTreeMap<String, Arc<Dataset>>,
+        datasets: BTreeMap<String, Arc<ColumnarDataset>>,
         plugin_digest: String,
     ) -> TrainRole {
         TrainRole {
@@ -52,77 +52,77 @@ impl TrainRole {
             phases: 0,
             outputs: BTreeMap::new(),
             stopped: false,
-            told: Told::default(),
+            loss_scale_state: LossScaleState::default(),
         }
     }
 }
 
-fn no_job() -> Fault {
-    Fault::unsupported("there is no job where a model predicts")
+fn no_job_error() -> HostError {
+    HostError::unsupported("there is no job where a model predicts")
 }
 
-impl State {
-    fn train_role(&mut self) -> Result<&mut TrainRole, Fault> {
+impl InstanceState {
+    fn train_role(&mut self) -> Result<&mut TrainRole, HostError> {
         match &mut self.role {
-            Role::Train(train) => Ok(train),
-            Role::Predict { .. } => Err(no_job()),
+            InstanceRole::Train(train) => Ok(train),
+            InstanceRole::Predict { .. } => Err(no_job_error()),
         }
     }
 
     /// The same for functions that have no error to answer: they trap.
-    fn training(&mut self) -> wasmtime::Result<&mut TrainRole> {
+    fn train_role_or_trap(&mut self) -> wasmtime::Result<&mut TrainRole> {
         self.train_role().map_err(|_| wasmtime::Error::msg("the job interface has no job where a model predicts"))
     }
 
-    fn checkpoint(
+    fn build_checkpoint(
         &self,
         step: u64,
-        namespace: &Resource<Namespace>,
-        batches: &[Resource<Batches>],
+        namespace: &Resource<VariableNamespace>,
+        batches: &[Resource<BatchIterator>],
         state: Vec<u8>,
         plugin_digest: String,
-    ) -> Result<Checkpoint, Fault> {
+    ) -> Result<Checkpoint, HostError> {
         let mut variables = self.table.get(namespace)?.save(&*self.backend, self.cancel_token(), |_| true)?;
-        variables.extend(self.saved_scale()?);
-        let position = |batches: &Resource<Batches>| Ok(self.table.get(batches)?.position());
+        variables.extend(self.save_loss_scale()?);
+        let position = |batches: &Resource<BatchIterator>| Ok(self.table.get(batches)?.position());
         let info = self.backend.info();
         Ok(Checkpoint {
             step,
             metrics: Default::default(),
             variables,
-            positions: batches.iter().map(position).collect::<Result<_, Fault>>()?,
+            positions: batches.iter().map(position).collect::<Result<_, HostError>>()?,
             state,
             plugin_digest,
             device: format!("{}: {} ({})", info.name, info.adapter, info.driver),
             build: env!("CARGO_PKG_VERSION").to_owned(),
-            ways: self.backend.tuning_records(),
+            kernel_tuning: self.backend.tuning_records(),
         })
     }
 }
 
-impl Host for State {
+impl Host for InstanceState {
     fn parameters(&mut self) -> wasmtime::Result<String> {
-        Ok(self.training()?.context.parameters())
+        Ok(self.train_role_or_trap()?.context.parameters())
     }
 
     fn seed(&mut self) -> wasmtime::Result<u64> {
-        Ok(self.training()?.context.seed())
+        Ok(self.train_role_or_trap()?.context.seed())
     }
 
     fn attempt(&mut self) -> wasmtime::Result<u32> {
-        Ok(self.training()?.context.attempt())
+        Ok(self.train_role_or_trap()?.context.attempt())
     }
 
     fn shards(&mut self) -> wasmtime::Result<u32> {
-        Ok(self.training()?.context.shards().count)
+        Ok(self.train_role_or_trap()?.context.shards().count)
     }
 
-    fn secret(&mut self, name: String) -> Result<String, Fault> {
-        self.train_role()?.context.secret(&name).map_err(Fault::Job)
+    fn secret(&mut self, name: String) -> Result<String, HostError> {
+        self.train_role()?.context.secret(&name).map_err(HostError::Job)
     }
 
     fn metric(&mut self, step: u64, name: String, value: f64) -> wasmtime::Result<()> {
-        let train = self.training()?;
+        let train = self.train_role_or_trap()?;
         let name = &name[..name.floor_char_boundary(NAME_BYTES_MAX)];
         if name.is_empty() {
             return Ok(());
@@ -144,21 +144,21 @@ impl Host for State {
     }
 
     fn progress(&mut self, step: u64, of: u64) -> wasmtime::Result<()> {
-        self.training()?.context.progress(step, of);
+        self.train_role_or_trap()?.context.progress(step, of);
         Ok(())
     }
 
     fn resume(
         &mut self,
-        namespace: Resource<Namespace>,
-        batches: Vec<Resource<Batches>>,
-    ) -> Result<Option<(u64, Vec<u8>)>, Fault> {
-        let checkpoint = match self.train_role()?.context.restore().map_err(Fault::Job)? {
-            Beginning::Nothing => return Ok(None),
-            Beginning::Checkpoint(checkpoint) => checkpoint,
-            Beginning::Weights(weights) => {
+        namespace: Resource<VariableNamespace>,
+        batches: Vec<Resource<BatchIterator>>,
+    ) -> Result<Option<(u64, Vec<u8>)>, HostError> {
+        let checkpoint = match self.train_role()?.context.initial_state().map_err(HostError::Job)? {
+            InitialState::Nothing => return Ok(None),
+            InitialState::Checkpoint(checkpoint) => checkpoint,
+            InitialState::Weights(weights) => {
                 let namespace = self.table.get(&namespace)?;
-                let (taken, all) = (namespace.adopt(&weights, &*self.backend)?, namespace.len());
+                let (taken, all) = (namespace.load_matching(&weights, &*self.backend)?, namespace.len());
                 let line = format!("took {taken} of {all} variables from a model's {} weights", weights.len());
                 self.train_role()?.context.log(LogLevel::Info, &line);
                 return Ok(None);
@@ -166,11 +166,12 @@ impl Host for State {
         };
         if checkpoint.positions.len() != batches.len() {
             let (saved, here) = (checkpoint.positions.len(), batches.len());
-            return Err(Fault::invalid(format!("the checkpoint has {saved} streams of batches, not {here}")));
+            return Err(HostError::invalid(format!("the checkpoint has {saved} streams of batches, not {here}")));
         }
-        let (own, variables): (Vec<_>, Vec<_>) = checkpoint.variables.into_iter().partition(loss_scale::is_own);
+        let (own, variables): (Vec<_>, Vec<_>) =
+            checkpoint.variables.into_iter().partition(loss_scale::is_host_variable);
         self.table.get(&namespace)?.restore(&variables, &*self.backend)?;
-        self.restore_scale(&own)?;
+        self.restore_loss_scale(&own)?;
         for (batches, position) in batches.iter().zip(&checkpoint.positions) {
             self.table.get_mut(batches)?.restore(position)?;
         }
@@ -180,78 +181,83 @@ impl Host for State {
     fn boundary(
         &mut self,
         step: u64,
-        namespace: Resource<Namespace>,
-        batches: Vec<Resource<Batches>>,
+        namespace: Resource<VariableNamespace>,
+        batches: Vec<Resource<BatchIterator>>,
         state: Vec<u8>,
-    ) -> Result<bool, Fault> {
+    ) -> Result<bool, HostError> {
         if state.len() > STATE_BYTES_MAX {
             let message = format!("a checkpoint's state has at most {STATE_BYTES_MAX} bytes, not {}", state.len());
-            return Err(Fault::out_of_memory(message));
+            return Err(HostError::out_of_memory(message));
         }
-        self.asked();
+        self.record_host_call();
         let train = self.train_role()?;
         if train.stopped {
             // Its state is safe, and nothing that it does now will be kept.
-            return Err(Fault::Trap(Interrupted::Stopped.into()));
+            return Err(HostError::Trap(CallInterrupted::Stopped.into()));
         }
         // Asked once: a stop that comes between saving and answering must wait for the next boundary.
         let stop = train.context.stop_requested();
         if stop || train.context.checkpoint_due(step) {
             let digest = train.plugin_digest.clone();
-            self.tell_left_out()?;
-            let checkpoint = self.checkpoint(step, &namespace, &batches, state, digest)?;
+            self.log_skipped_steps()?;
+            let checkpoint = self.build_checkpoint(step, &namespace, &batches, state, digest)?;
             let train = self.train_role()?;
-            train.context.save(checkpoint).map_err(Fault::Job)?;
+            train.context.save(checkpoint).map_err(HostError::Job)?;
             train.stopped = stop;
         }
         if stop {
-            self.leave_within(STOP_GRACE);
+            self.set_stop_grace(STOP_GRACE);
         }
-        self.asked();
+        self.record_host_call();
         Ok(!stop)
     }
 
-    fn publish(&mut self, model: String, namespace: Resource<Namespace>, config: String) -> Result<u64, Fault> {
+    fn publish(
+        &mut self,
+        model: String,
+        namespace: Resource<VariableNamespace>,
+        config: String,
+    ) -> Result<u64, HostError> {
         self.train_role()?;
         if config.len() > CONFIG_BYTES_MAX {
             let message = format!("a model's configuration has at most {CONFIG_BYTES_MAX} bytes, not {}", config.len());
-            return Err(Fault::out_of_memory(message));
+            return Err(HostError::out_of_memory(message));
         }
         let shipped = |kind| match kind {
             VariableKind::Parameter | VariableKind::Statistic => true,
             VariableKind::Training => false,
         };
         let variables = self.table.get(&namespace)?.save(&*self.backend, self.cancel_token(), shipped)?;
-        self.train_role()?.context.publish(&model, variables, &config).map_err(Fault::Job)
+        self.train_role()?.context.publish(&model, variables, &config).map_err(HostError::Job)
     }
 
-    fn open_model(&mut self, model: String, version: Option<u64>) -> Result<WitOpenedModel, Fault> {
-        let opened = self.train_role()?.context.open_model(&model, version).map_err(Fault::Job)?;
-        let variables = Namespace::sealed(&opened.variables, &*self.backend, &self.meter)?;
+    fn open_model(&mut self, model: String, version: Option<u64>) -> Result<WitOpenedModel, HostError> {
+        let opened = self.train_role()?.context.open_model(&model, version).map_err(HostError::Job)?;
+        let variables = VariableNamespace::upload_sealed(&opened.variables, &*self.backend, &self.meter)?;
         let variables = self.push(variables)?;
-        self.asked();
+        self.record_host_call();
         Ok(WitOpenedModel { version: opened.version, variables, config: opened.config })
     }
 
-    fn phase(&mut self, name: String) -> Result<(), Fault> {
+    fn phase(&mut self, name: String) -> Result<(), HostError> {
         let train = self.train_role()?;
         // A path of one name.
         if !is_output_path(&name) || name.contains('/') {
             let expected = "letters, digits, `.`, `_` and `-`, not beginning with `.`";
-            return Err(Fault::invalid_at(name, format!("a phase's name is {expected}")));
+            return Err(HostError::invalid_at(name, format!("a phase's name is {expected}")));
         }
         if train.phases >= PHASES_MAX {
-            return Err(Fault::out_of_memory(format!("a training begins at most {PHASES_MAX} phases")));
+            return Err(HostError::out_of_memory(format!("a training begins at most {PHASES_MAX} phases")));
         }
         train.phases += 1;
         train.context.phase(&name);
-        self.asked();
+        self.record_host_call();
         Ok(())
     }
 
-    fn write_output(&mut self, path: String, data: Vec<u8>) -> Result<(), Fault> {
+    fn write_output(&mut self, path: String, data: Vec<u8>) -> Result<(), HostError> {
         let train = self.train_role()?;
-        check_output(&path, data.len())?;
+        check_output_file(&path, data.len())?;
         let new = if train.outputs.contains_key(&path) { 0 } else { 1 };
         let others: usize = train.outputs.iter().filter(|(other, _)| **other != path).map(|(_, bytes)| bytes).sum();
         if train.outputs.len() + new > OUTPUTS_MAX || others + data.len() > OUTPUT_BYTES_MAX {
@@ -261,24 +267,24 @@ impl Host for State {
                 train.outputs.len() + new,
                 others + data.len()
             );
-            return Err(Fault::out_of_memory(message));
+            return Err(HostError::out_of_memory(message));
         }
-        train.context.write_output(&path, &data).map_err(Fault::Job)?;
+        train.context.write_output(&path, &data).map_err(HostError::Job)?;
         train.outputs.insert(path, data.len());
-        self.asked();
+        self.record_host_call();
         Ok(())
     }
 }
 
 /// Refuses paths that could leave the job's directory, and files that are too large.
-fn check_output(path: &str, bytes: usize) -> Result<(), Fault> {
+fn check_output_file(path: &str, bytes: usize) -> Result<(), HostError> {
     if !is_output_path(path) {
         let expected = "names of letters, digits, `.`, `_` and `-`, none beginning with `.`, joined by `/`";
-        return Err(Fault::invalid_at(path, format!("an output's path is {expected}")));
+        return Err(HostError::invalid_at(path, format!("an output's path is {expected}")));
     }
     if bytes > OUTPUT_BYTES_MAX {
         let message = format!("`{path}` has {bytes} bytes, and at most {OUTPUT_BYTES_MAX} are taken");
-        return Err(Fault::out_of_memory(message));
+        return Err(HostError::out_of_memory(message));
     }
     Ok(())
 }
@@ -288,11 +294,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn outputs_stay_in_their_directory() {
-        assert!(check_output("a/b_c/target-010.png", 1).is_ok());
+    fn output_paths_cannot_leave_the_job_directory() {
+        assert!(check_output_file("a/b_c/target-010.png", 1).is_ok());
         for path in ["", "/a", "a/", "../a", "a/../b", ".hidden", "a b"] {
-            assert!(check_output(path, 1).is_err(), "{path}");
+            assert!(check_output_file(path, 1).is_err(), "{path}");
         }
-        assert!(check_output("large", OUTPUT_BYTES_MAX + 1).is_err());
+        assert!(check_output_file("large", OUTPUT_BYTES_MAX + 1).is_err());
     }
 }

@@ -45,7 +45,7 @@ pub const TABLES_PER_MODULE_MAX: u32 = 8;
 /// Memories that one module may define.
 pub const MEMORIES_PER_MODULE_MAX: u32 = 1;
 /// Bytes of a table that stay in memory, cleared, for the next instance.
-pub const TABLE_BYTES_KEPT: usize = 64 << 10;
+pub const TABLE_KEEP_RESIDENT_BYTES: usize = 64 << 10;
 /// Core instances, tables and memories one component may be made of. Python guests have 38 core instances.
 pub const CORE_INSTANCES_MAX: u32 = 64;
 /// Handles of host resources (tensors, operands, variables ...) one instance may hold at a time.
@@ -85,9 +85,9 @@ pub const VARIABLES_MAX: usize = 100_000;
 /// Items in one batch.
 pub const BATCH_ITEMS_MAX: u32 = 1 << 20;
 /// Device bytes of the columns that batches are drawn from on a device: larger ones are copied batch by batch.
-pub const RESIDENT_BYTES_MAX: u64 = 4 << 30;
+pub const DEVICE_DATASET_BYTES_MAX: u64 = 4 << 30;
 /// Dispatches of one `batches.run` whose outputs wait on the device before they are read.
-pub const RUN_OUTPUTS_KEPT: usize = 64;
+pub const RUN_OUTPUTS_PENDING_MAX: usize = 64;
 /// Ports of a signature, inputs and outputs each.
 pub const SIGNATURE_PORTS_MAX: usize = 256;
 /// Class names of one port.
@@ -108,11 +108,11 @@ pub const EPOCH_TICK: Duration = Duration::from_millis(10);
 /// How long a model may take to load in one instance: it builds its graphs meanwhile.
 pub const LOAD_TIME_DEFAULT: Duration = Duration::from_secs(300);
 /// How long a training may compute, log and report without asking for anything else before it counts as hung.
-pub const QUIET_TIME_DEFAULT: Duration = Duration::from_secs(600);
+pub const WATCHDOG_TIMEOUT_DEFAULT: Duration = Duration::from_secs(600);
 /// How long a training that was told to stop, and whose state is safe, may take to return.
 pub const STOP_GRACE: Duration = Duration::from_secs(20);
 /// Device bytes that calls of a model version may leave behind, where its host says nothing.
-pub const LEFT_BYTES_DEFAULT: u64 = 1 << 30;
+pub const RESIDUAL_BYTES_DEFAULT: u64 = 1 << 30;
 /// Device bytes of a model's programs up to which larger batch sizes are built.
 pub const BATCH_BYTES_DEFAULT: u64 = 1 << 30;
 /// Warm instances of one model version.
@@ -147,7 +147,7 @@ pub const GRAPH_COMPILE_TIME_MAX: Duration = Duration::from_secs(120);
 /// Instances of all plugins in the pool, at most.
 pub const POOL_INSTANCES_MAX: u32 = 256;
 /// Precompiled artefacts kept in the cache; the oldest go first.
-pub const ARTIFACTS_KEPT: usize = 64;
+pub const ARTIFACTS_MAX: usize = 64;
 /// Bytes of a precompiled artefact.
 pub const ARTIFACT_BYTES_MAX: u64 = 1 << 30;
 /// Bytes of what is compiled of an empty component, at most; images of its memories among them.

@@ -2,8 +2,8 @@
 
 use crate::bindings::logging::{Host, Level};
 use crate::convert;
+use crate::instance_state::{InstanceRole, InstanceState};
 use crate::limits::{LOG_BYTES_MAX, LOG_LINE_BYTES_MAX, LOG_LINES_MAX};
-use crate::state::{Role, State};
 use crate::train::LogLevel;
 
 /// What an instance has logged so far.
@@ -16,22 +16,22 @@ pub(crate) struct LogBudget {
 
 /// What to do with a line.
 #[derive(Debug, PartialEq, Eq)]
-enum Verdict {
+enum LogLineVerdict {
     Keep,
     /// The first line past the limit: say so, once.
-    LastWord,
+    LimitNotice,
     Drop,
 }
 
 impl LogBudget {
-    fn take(&mut self, bytes: usize) -> Verdict {
+    fn charge_line(&mut self, bytes: usize) -> LogLineVerdict {
         if self.dropped == 0 && self.lines < LOG_LINES_MAX && self.bytes + bytes as u64 <= LOG_BYTES_MAX {
             self.lines += 1;
             self.bytes += bytes as u64;
-            return Verdict::Keep;
+            return LogLineVerdict::Keep;
         }
         self.dropped += 1;
-        if self.dropped == 1 { Verdict::LastWord } else { Verdict::Drop }
+        if self.dropped == 1 { LogLineVerdict::LimitNotice } else { LogLineVerdict::Drop }
     }
 
     /// Lines that were counted, not kept.
@@ -41,16 +41,16 @@ impl LogBudget {
 }
 
 /// The longest beginning of a line that is within the limit and does not split a character.
-fn cut(line: &str) -> &str {
+fn truncate_line(line: &str) -> &str {
     &line[..line.floor_char_boundary(LOG_LINE_BYTES_MAX)]
 }
 
-impl State {
+impl InstanceState {
     /// Writes a line past all limits: for the host's own remarks.
     pub(crate) fn write_log(&mut self, level: LogLevel, line: &str) {
         match &mut self.role {
-            Role::Train(train) => train.context.log(level, line),
-            Role::Predict { plugin, .. } => match level {
+            InstanceRole::Train(train) => train.context.log(level, line),
+            InstanceRole::Predict { plugin, .. } => match level {
                 LogLevel::Debug => tracing::debug!(target: "saggar::model", %plugin, line),
                 LogLevel::Info => tracing::info!(target: "saggar::model", %plugin, line),
                 LogLevel::Warn => tracing::warn!(target: "saggar::model", %plugin, line),
@@ -60,15 +60,15 @@ impl State {
     }
 }
 
-impl Host for State {
+impl Host for InstanceState {
     fn log(&mut self, level: Level, line: String) -> wasmtime::Result<()> {
-        let line = cut(&line);
-        match self.logs.take(line.len()) {
-            Verdict::Keep => self.write_log(convert::level(level), line),
-            Verdict::LastWord => {
+        let line = truncate_line(&line);
+        match self.logs.charge_line(line.len()) {
+            LogLineVerdict::Keep => self.write_log(convert::log_level(level), line),
+            LogLineVerdict::LimitNotice => {
                 self.write_log(LogLevel::Warn, "the plugin logs too much: later lines are only counted")
             }
-            Verdict::Drop => {}
+            LogLineVerdict::Drop => {}
         }
         Ok(())
     }
@@ -79,20 +79,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_cut_at_a_character() {
-        assert_eq!(cut("short"), "short");
+    fn log_lines_are_truncated_at_a_character_boundary() {
+        assert_eq!(truncate_line("short"), "short");
         let long = "é".repeat(LOG_LINE_BYTES_MAX);
-        assert_eq!(cut(&long).len(), LOG_LINE_BYTES_MAX);
+        assert_eq!(truncate_line(&long).len(), LOG_LINE_BYTES_MAX);
         let odd = format!("a{long}");
-        assert_eq!(cut(&odd).len(), LOG_LINE_BYTES_MAX - 1);
+        assert_eq!(truncate_line(&odd).len(), LOG_LINE_BYTES_MAX - 1);
     }
 
     #[test]
-    fn a_flood_is_counted_and_mentioned_once() {
+    fn log_lines_past_the_limit_are_counted_and_reported_once() {
         let mut budget = LogBudget::default();
-        assert!((0..LOG_LINES_MAX).all(|_| budget.take(10) == Verdict::Keep));
-        assert_eq!(budget.take(10), Verdict::LastWord);
-        assert_eq!(budget.take(10), Verdict::Drop);
+        assert!((0..LOG_LINES_MAX).all(|_| budget.charge_line(10) == LogLineVerdict::Keep));
+        assert_eq!(budget.charge_line(10), LogLineVerdict::LimitNotice);
+        assert_eq!(budget.charge_line(10), LogLineVerdict::Drop);
         assert_eq!(budget.dropped(), 2);
     }
 }

@@ -6,69 +6,69 @@ use saggar_tensor::mixed_precision::{LOSS_SCALE_INITIAL, LOSS_SCALE_MIN};
 use saggar_tensor::{DType, Descriptor, Shape};
 
 use crate::bindings::variables::Initializer;
-use crate::fault::Fault;
-use crate::state::{Role, State};
+use crate::host_error::HostError;
+use crate::instance_state::{InstanceRole, InstanceState};
 use crate::train::LogLevel;
-use crate::variables::Variable;
+use crate::variables::DeviceVariable;
 
 /// What the names of the host's own variables begin with.
-pub(crate) const RESERVED: &str = "saggar/";
-const SCALE: &str = "saggar/loss-scale";
-const SOUND_STEPS: &str = "saggar/sound-steps";
-const LEFT_OUT: &str = "saggar/steps-left-out";
+pub(crate) const RESERVED_PREFIX: &str = "saggar/";
+const SCALE_NAME: &str = "saggar/loss-scale";
+const FINITE_STEPS_NAME: &str = "saggar/sound-steps";
+const SKIPPED_STEPS_NAME: &str = "saggar/steps-left-out";
 
 /// How often it is told that steps are left out.
-const TOLD_MAX: u32 = 20;
+const SKIPPED_STEPS_LOG_LINES_MAX: u32 = 20;
 
 /// A training's scale, on its device. Clones are the same.
 #[derive(Clone, Debug)]
-pub(crate) struct LossScale {
-    pub(crate) scale: Variable,
-    pub(crate) sound_steps: Variable,
-    pub(crate) left_out: Variable,
+pub(crate) struct LossScaleVariables {
+    pub(crate) scale: DeviceVariable,
+    pub(crate) finite_steps: DeviceVariable,
+    pub(crate) skipped_steps: DeviceVariable,
 }
 
 /// A training's scale once there is one, and what its log says of it.
 #[derive(Debug, Default)]
-pub(crate) struct Told {
-    scale: Option<LossScale>,
+pub(crate) struct LossScaleState {
+    scale: Option<LossScaleVariables>,
     /// Steps that were left out, as far as it was told.
-    left_out: i32,
-    times: u32,
+    skipped_steps_logged: i32,
+    lines_logged: u32,
 }
 
 /// What the host keeps of a training besides the plugin's variables.
-pub(crate) fn is_own(saved: &SavedVariable) -> bool {
-    [SCALE, SOUND_STEPS, LEFT_OUT].contains(&saved.name.as_str())
+pub(crate) fn is_host_variable(saved: &SavedVariable) -> bool {
+    [SCALE_NAME, FINITE_STEPS_NAME, SKIPPED_STEPS_NAME].contains(&saved.name.as_str())
 }
 
-impl LossScale {
-    fn variables(&self) -> [&Variable; 3] {
-        [&self.scale, &self.sound_steps, &self.left_out]
+impl LossScaleVariables {
+    fn variables(&self) -> [&DeviceVariable; 3] {
+        [&self.scale, &self.finite_steps, &self.skipped_steps]
     }
 }
 
-impl State {
+impl InstanceState {
     /// The training's scale, made where there is none yet; none where it is not in mixed precision.
     ///
     /// # Errors
     /// Whatever the device says.
-    pub(crate) fn loss_scale(&mut self) -> Result<Option<LossScale>, Fault> {
-        let Role::Train(train) = &self.role else { return Ok(None) };
-        if !train.context.is_mixed() || train.told.scale.is_some() {
-            return Ok(train.told.scale.clone());
+    pub(crate) fn loss_scale(&mut self) -> Result<Option<LossScaleVariables>, HostError> {
+        let InstanceRole::Train(train) = &self.role else { return Ok(None) };
+        if !train.context.is_mixed_precision() || train.loss_scale_state.scale.is_some() {
+            return Ok(train.loss_scale_state.scale.clone());
         }
         let make = |name, dtype, first| {
             let descriptor = Descriptor::new(dtype, Shape::scalar());
-            self.variable(0, name, &descriptor, first, VariableKind::Training)
+            self.create_variable(0, name, &descriptor, first, VariableKind::Training)
         };
-        let made = LossScale {
-            scale: make(SCALE, DType::F32, Initializer::Constant(LOSS_SCALE_INITIAL as f32))?,
-            sound_steps: make(SOUND_STEPS, DType::I32, Initializer::Zeros)?,
-            left_out: make(LEFT_OUT, DType::I32, Initializer::Zeros)?,
+        let made = LossScaleVariables {
+            scale: make(SCALE_NAME, DType::F32, Initializer::Constant(LOSS_SCALE_INITIAL as f32))?,
+            finite_steps: make(FINITE_STEPS_NAME, DType::I32, Initializer::Zeros)?,
+            skipped_steps: make(SKIPPED_STEPS_NAME, DType::I32, Initializer::Zeros)?,
         };
-        if let Role::Train(train) = &mut self.role {
-            train.told.scale = Some(made.clone());
+        if let InstanceRole::Train(train) = &mut self.role {
+            train.loss_scale_state.scale = Some(made.clone());
         }
         Ok(Some(made))
     }
@@ -77,9 +77,9 @@ impl State {
     ///
     /// # Errors
     /// Whatever the device says.
-    pub(crate) fn saved_scale(&self) -> Result<Vec<SavedVariable>, Fault> {
-        let Role::Train(train) = &self.role else { return Ok(Vec::new()) };
-        let save = |variable: &Variable| {
+    pub(crate) fn save_loss_scale(&self) -> Result<Vec<SavedVariable>, HostError> {
+        let InstanceRole::Train(train) = &self.role else { return Ok(Vec::new()) };
+        let save = |variable: &DeviceVariable| {
             Ok(SavedVariable {
                 name: variable.name().to_owned(),
                 kind: variable.kind(),
@@ -91,23 +91,23 @@ impl State {
                     .into(),
             })
         };
-        train.told.scale.iter().flat_map(LossScale::variables).map(save).collect()
+        train.loss_scale_state.scale.iter().flat_map(LossScaleVariables::variables).map(save).collect()
     }
 
     /// Goes on with the scale that a checkpoint has. One without it, of a training in `float32`, leaves the first.
     ///
     /// # Errors
     /// Invalid argument where one is of another kind; whatever the device says.
-    pub(crate) fn restore_scale(&mut self, saved: &[SavedVariable]) -> Result<(), Fault> {
+    pub(crate) fn restore_loss_scale(&mut self, saved: &[SavedVariable]) -> Result<(), HostError> {
         let Some(scale) = self.loss_scale()? else { return Ok(()) };
         for variable in scale.variables() {
             if let Some(saved) = saved.iter().find(|saved| saved.name == variable.name()) {
                 variable.restore(saved, &*self.backend)?;
             }
         }
-        let left_out = self.number(&scale.left_out)?;
-        if let Role::Train(train) = &mut self.role {
-            train.told.left_out = i32::from_le_bytes(left_out);
+        let left_out = self.read_number(&scale.skipped_steps)?;
+        if let InstanceRole::Train(train) = &mut self.role {
+            train.loss_scale_state.skipped_steps_logged = i32::from_le_bytes(left_out);
         }
         Ok(())
     }
@@ -116,32 +116,42 @@ impl State {
     ///
     /// # Errors
     /// Whatever the device says.
-    pub(crate) fn tell_left_out(&mut self) -> Result<(), Fault> {
-        let Role::Train(train) = &self.role else { return Ok(()) };
-        let Some(LossScale { scale, left_out, .. }) = train.told.scale.clone() else { return Ok(()) };
-        let left_out = i32::from_le_bytes(self.number(&left_out)?);
-        if left_out == train.told.left_out || train.told.times >= TOLD_MAX {
+    pub(crate) fn log_skipped_steps(&mut self) -> Result<(), HostError> {
+        let InstanceRole::Train(train) = &self.role else { return Ok(()) };
+        let Some(LossScaleVariables { scale, skipped_steps: left_out, .. }) = train.loss_scale_state.scale.clone()
+        else {
+            return Ok(());
+        };
+        let left_out = i32::from_le_bytes(self.read_number(&left_out)?);
+        if left_out == train.loss_scale_state.skipped_steps_logged
+            || train.loss_scale_state.lines_logged >= SKIPPED_STEPS_LOG_LINES_MAX
+        {
             return Ok(());
         }
-        let scale = f32::from_le_bytes(self.number(&scale)?);
-        let Role::Train(train) = &mut self.role else { return Ok(()) };
-        let new = left_out.wrapping_sub(train.told.left_out);
-        train.told.left_out = left_out;
-        train.told.times += 1;
-        let (level, line) = line(new, left_out, scale, train.told.times == TOLD_MAX);
+        let scale = f32::from_le_bytes(self.read_number(&scale)?);
+        let InstanceRole::Train(train) = &mut self.role else { return Ok(()) };
+        let new = left_out.wrapping_sub(train.loss_scale_state.skipped_steps_logged);
+        train.loss_scale_state.skipped_steps_logged = left_out;
+        train.loss_scale_state.lines_logged += 1;
+        let (level, line) = skipped_steps_line(
+            new,
+            left_out,
+            scale,
+            train.loss_scale_state.lines_logged == SKIPPED_STEPS_LOG_LINES_MAX,
+        );
         train.context.log(level, &line);
         Ok(())
     }
 
     /// The four bytes of a variable that is one number; zeros of a device that keeps none.
-    fn number(&self, variable: &Variable) -> Result<[u8; 4], Fault> {
+    fn read_number(&self, variable: &DeviceVariable) -> Result<[u8; 4], HostError> {
         let bytes = self.backend.read_if_stored(variable.buffer(None)?, self.cancel_token())?.unwrap_or_default();
         Ok(bytes.first_chunk().copied().unwrap_or_default())
     }
 }
 
 /// What the log says of `new` steps that were left out.
-fn line(new: i32, all: i32, scale: f32, is_last: bool) -> (LogLevel, String) {
+fn skipped_steps_line(new: i32, all: i32, scale: f32, is_last: bool) -> (LogLevel, String) {
     let steps = if new == 1 { "1 step was".to_owned() } else { format!("{new} steps were") };
     let more = if is_last { "; more of the same is not told" } else { "" };
     let what = format!("mixed precision: {steps} left out, {all} in all, because gradients were not finite");
@@ -157,9 +167,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_out_is_told_with_the_scale() {
+    fn skipped_steps_are_logged_with_the_loss_scale() {
         assert_eq!(
-            line(1, 3, 32768.0, false),
+            skipped_steps_line(1, 3, 32768.0, false),
             (
                 LogLevel::Info,
                 "mixed precision: 1 step was left out, 3 in all, because gradients were not finite; the loss scale is \
@@ -167,7 +177,7 @@ mod tests {
                     .to_owned()
             )
         );
-        let (level, line) = line(2, 30, 1.0, true);
+        let (level, line) = skipped_steps_line(2, 30, 1.0, true);
         assert_eq!(level, LogLevel::Warn);
         assert!(line.contains("2 steps were left out") && line.contains("--precision float32"), "{line}");
         assert!(line.ends_with("more of the same is not told"), "{line}");

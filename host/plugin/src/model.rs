@@ -6,7 +6,7 @@
 
 mod batch;
 mod batch_sizes;
-mod instances;
+mod instance_pool;
 mod route;
 mod signature;
 
@@ -17,22 +17,22 @@ use saggar_device::{Backend, CancelToken, DeviceBuffer, DeviceError, Meter};
 use saggar_store::checkpoint::SavedVariable;
 use saggar_tensor::Descriptor;
 
-use crate::engine::{Host, Plugin};
+use crate::engine::{CompiledPlugin, PluginEngine};
 use crate::error::PluginError;
-use crate::graphs::Executables;
+use crate::graphs::ExecutableCache;
+use crate::instance_state::CallClock;
 use crate::limits::{
-    BATCH_BYTES_DEFAULT, LEFT_BYTES_DEFAULT, LOAD_TIME_DEFAULT, MEMORY_BYTES_DEFAULT, MODEL_INSTANCES_DEFAULT,
+    BATCH_BYTES_DEFAULT, LOAD_TIME_DEFAULT, MEMORY_BYTES_DEFAULT, MODEL_INSTANCES_DEFAULT, RESIDUAL_BYTES_DEFAULT,
 };
-use crate::replies::{PieceSink, Reply};
-use crate::state::Clock;
-use crate::variables::{Namespace, Weights};
+use crate::streaming::{PieceSink, StreamingReply};
+use crate::variables::{DeviceWeights, VariableNamespace};
 
-use instances::{Instances, Lease, Patience, Recipe};
-pub use route::{Route, Segment};
-pub use signature::{ModelPort, Signature};
+use instance_pool::{InstanceFactory, InstanceLease, InstancePool, InstanceWait};
+pub use route::{ModelRoute, RouteSegment};
+pub use signature::{ModelPort, ModelSignature};
 
 /// A tensor with its port's name: dense little-endian elements, row-major.
-pub type NamedBytes = (String, Descriptor, Vec<u8>);
+pub type NamedTensorBytes = (String, Descriptor, Vec<u8>);
 
 /// Limits of one model version.
 #[derive(Clone, Copy, Debug)]
@@ -45,7 +45,7 @@ pub struct ModelLimits {
     pub load_time: Duration,
     /// Device bytes that calls may leave behind, beyond what the version held when it was warm. Past it instances are
     /// dropped with everything that they hold, and the next call makes another.
-    pub left_bytes_max: u64,
+    pub residual_bytes_max: u64,
     /// Device bytes of programs up to which larger batch sizes are built.
     pub batch_bytes_max: u64,
 }
@@ -56,7 +56,7 @@ impl Default for ModelLimits {
             memory_bytes: MEMORY_BYTES_DEFAULT,
             instances_max: MODEL_INSTANCES_DEFAULT,
             load_time: LOAD_TIME_DEFAULT,
-            left_bytes_max: LEFT_BYTES_DEFAULT,
+            residual_bytes_max: RESIDUAL_BYTES_DEFAULT,
             batch_bytes_max: BATCH_BYTES_DEFAULT,
         }
     }
@@ -64,20 +64,20 @@ impl Default for ModelLimits {
 
 /// Is told how long the making of each instance took, before its code was first called.
 #[derive(Clone)]
-pub struct Started(Arc<dyn Fn(Duration) + Send + Sync>);
+pub struct InstanceStartHook(Arc<dyn Fn(Duration) + Send + Sync>);
 
-impl Started {
-    /// Calls `tell` for each instance.
-    pub fn new(tell: impl Fn(Duration) + Send + Sync + 'static) -> Started {
-        Started(Arc::new(tell))
+impl InstanceStartHook {
+    /// Calls `notify` for each instance.
+    pub fn new(tell: impl Fn(Duration) + Send + Sync + 'static) -> InstanceStartHook {
+        InstanceStartHook(Arc::new(tell))
     }
 
-    fn tell(&self, time: Duration) {
+    fn notify(&self, time: Duration) {
         (self.0)(time);
     }
 }
 
-impl std::fmt::Debug for Started {
+impl std::fmt::Debug for InstanceStartHook {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Started")
     }
@@ -87,7 +87,7 @@ impl std::fmt::Debug for Started {
 #[derive(Debug)]
 pub struct ModelParts {
     /// The plugin.
-    pub plugin: Plugin,
+    pub plugin: CompiledPlugin,
     /// The version's variables.
     pub variables: Vec<SavedVariable>,
     /// What the training gave to `publish`.
@@ -99,12 +99,12 @@ pub struct ModelParts {
     /// Limits of its instances.
     pub limits: ModelLimits,
     /// Is told of every instance, where given.
-    pub started: Option<Started>,
+    pub on_instance_start: Option<InstanceStartHook>,
 }
 
 /// How one prediction is computed.
 #[derive(Clone, Debug)]
-pub struct Terms {
+pub struct PredictionOptions {
     /// It is given up when this has passed.
     pub deadline: Duration,
     /// Where pieces go that the plugin sends of its outputs before it is done.
@@ -112,23 +112,23 @@ pub struct Terms {
     /// Tells that nobody waits for it any more.
     pub cancel: Option<CancelToken>,
     /// Whether it is computed on an instance that is there, or given up: to load another one may take long.
-    pub is_prompt: bool,
+    pub requires_idle_instance: bool,
 }
 
-impl Terms {
+impl PredictionOptions {
     /// A prediction that is waited for this long, as a whole.
-    pub fn within(deadline: Duration) -> Terms {
-        Terms { deadline, sink: None, cancel: None, is_prompt: false }
+    pub fn with_deadline(deadline: Duration) -> PredictionOptions {
+        PredictionOptions { deadline, sink: None, cancel: None, requires_idle_instance: false }
     }
 
     /// Gives the host's own work for it up at `until`.
-    fn token(&self, until: Instant) -> CancelToken {
+    fn cancel_token(&self, until: Instant) -> CancelToken {
         let left = until.saturating_duration_since(Instant::now());
-        Clock::new(Some(left), None).token(self.cancel.clone())
+        CallClock::new(Some(left), None).cancel_token(self.cancel.clone())
     }
 
     /// The error of the host's own work for it, which says why it was given up where it was.
-    fn explain(&self, error: DeviceError, until: Instant) -> PluginError {
+    fn explain_error(&self, error: DeviceError, until: Instant) -> PluginError {
         let during = "predict";
         match error {
             DeviceError::Cancelled if Instant::now() >= until => {
@@ -145,30 +145,30 @@ impl Terms {
 ///
 /// # Errors
 /// `BadInput`; those of `compute`.
-pub fn in_parts(
-    signature: &Signature,
-    inputs: Vec<NamedBytes>,
+pub fn split_and_pad(
+    signature: &ModelSignature,
+    inputs: Vec<NamedTensorBytes>,
     sizes: impl FnOnce(usize) -> Vec<usize>,
-    mut compute: impl FnMut(Vec<NamedBytes>, [usize; 2]) -> Result<Vec<NamedBytes>, PluginError>,
-) -> Result<Vec<NamedBytes>, PluginError> {
-    let items = batch::items(signature, &inputs)?;
-    let mut inputs = batch::Inputs::new(signature, inputs);
+    mut compute: impl FnMut(Vec<NamedTensorBytes>, [usize; 2]) -> Result<Vec<NamedTensorBytes>, PluginError>,
+) -> Result<Vec<NamedTensorBytes>, PluginError> {
+    let items = batch::count_items(signature, &inputs)?;
+    let mut inputs = batch::BatchInputs::new(signature, inputs);
     let mut parts = Vec::new();
     let mut start = 0;
-    for (count, size) in batch::plan(&sizes(items), items) {
-        let padded = inputs.part(start, count, size)?;
+    for (count, size) in batch::plan_parts(&sizes(items), items) {
+        let padded = inputs.padded_part(start, count, size)?;
         parts.push((compute(padded, [count, size])?, count));
         start += count;
     }
-    batch::join(signature, parts, items)
+    batch::concat_outputs(signature, parts, items)
 }
 
 /// A model version ready to predict. Clones share it; it may be called from any thread.
 #[derive(Clone, Debug)]
 pub struct LoadedModel {
-    instances: Arc<Instances>,
-    weights: Arc<Weights>,
-    signature: Arc<Signature>,
+    instances: Arc<InstancePool>,
+    weights: Arc<DeviceWeights>,
+    signature: Arc<ModelSignature>,
 }
 
 impl LoadedModel {
@@ -176,54 +176,54 @@ impl LoadedModel {
     ///
     /// # Errors
     /// `MissingExport` where the plugin has no predictor; `Device`; `BadSignature`; whatever its loading does wrong.
-    pub fn load(host: &Host, parts: ModelParts, device: Arc<dyn Backend>) -> Result<LoadedModel, PluginError> {
-        let ModelParts { plugin, variables, config, weights_meter, meter, limits, started } = parts;
-        plugin.predictor()?;
-        let weights = Arc::new(Weights::upload(&variables, &*device, &weights_meter)?);
-        let recipe = Recipe {
+    pub fn load(host: &PluginEngine, parts: ModelParts, device: Arc<dyn Backend>) -> Result<LoadedModel, PluginError> {
+        let ModelParts { plugin, variables, config, weights_meter, meter, limits, on_instance_start: started } = parts;
+        plugin.predictor_export()?;
+        let weights = Arc::new(DeviceWeights::upload(&variables, &*device, &weights_meter)?);
+        let recipe = InstanceFactory {
             host: host.clone(),
             name: plugin.digest().hex()[..12].into(),
             plugin,
-            variables: Namespace::of_weights(&variables),
+            variables: VariableNamespace::with_call_weights(&variables),
             config,
             backend: device,
             meter,
-            executables: Arc::new(Executables::default()),
+            executables: Arc::new(ExecutableCache::default()),
             limits,
-            started,
+            on_instance_start: started,
         };
         drop(variables);
-        let (instances, signature) = Instances::new(recipe, &weights)?;
+        let (instances, signature) = InstancePool::new(recipe, &weights)?;
         Ok(LoadedModel { instances: Arc::new(instances), weights, signature: Arc::new(signature) })
     }
 
     /// Whether a version of this plugin, configuration and these variables could share this one's instances: it differs
     /// from this one in the elements of its variables alone, and no instance has looked at those.
-    pub fn takes(&self, plugin: &Plugin, config: &str, variables: &[SavedVariable]) -> bool {
-        let recipe = self.instances.recipe();
+    pub fn is_compatible(&self, plugin: &CompiledPlugin, config: &str, variables: &[SavedVariable]) -> bool {
+        let recipe = self.instances.factory();
         recipe.plugin.digest() == plugin.digest()
             && recipe.config == config
-            && recipe.variables.fits(variables)
-            && self.instances.takes_other_weights()
+            && recipe.variables.has_same_layout(variables)
+            && self.instances.accepts_other_weights()
     }
 
     /// The version with these variables, which shares this one's instances and programs. To be asked for only where
-    /// [`LoadedModel::takes`] says so. Blocks for the upload, which `weights_meter` is charged with.
+    /// [`LoadedModel::is_compatible`] says so. Blocks for the upload, which `weights_meter` is charged with.
     ///
     /// # Errors
     /// `Device`.
-    pub fn reweighted(&self, variables: &[SavedVariable], weights_meter: &Meter) -> Result<LoadedModel, PluginError> {
-        let weights = Weights::upload(variables, &*self.instances.recipe().backend, weights_meter)?;
+    pub fn with_weights(&self, variables: &[SavedVariable], weights_meter: &Meter) -> Result<LoadedModel, PluginError> {
+        let weights = DeviceWeights::upload(variables, &*self.instances.factory().backend, weights_meter)?;
         Ok(LoadedModel { weights: Arc::new(weights), ..self.clone() })
     }
 
     /// What programs and calls of this version are charged to, and of those that share its instances.
     pub fn meter(&self) -> &Meter {
-        &self.instances.recipe().meter
+        &self.instances.factory().meter
     }
 
     /// What the model takes and gives.
-    pub fn signature(&self) -> &Signature {
+    pub fn signature(&self) -> &ModelSignature {
         &self.signature
     }
 
@@ -236,15 +236,19 @@ impl LoadedModel {
     /// # Errors
     /// `BadInput` before the plugin is asked; `Busy`; `Deadline`; `Cancelled`; `Trap` and the other failures of its code;
     /// `BadOutput` where it breaks its signature's promise; `Device`.
-    pub fn predict(&self, inputs: Vec<NamedBytes>, terms: &Terms) -> Result<Vec<NamedBytes>, PluginError> {
+    pub fn predict(
+        &self,
+        inputs: Vec<NamedTensorBytes>,
+        terms: &PredictionOptions,
+    ) -> Result<Vec<NamedTensorBytes>, PluginError> {
         let until = Instant::now() + terms.deadline;
         let mut start = 0;
         // Nothing is built for a request that comes too late.
         let is_late = terms.deadline.is_zero();
-        let sizes = |items| if is_late { self.instances.sizes().ready() } else { self.batch_sizes_for(items) };
-        in_parts(&self.signature, inputs, sizes, |padded, [count, size]| {
+        let sizes = |items| if is_late { self.instances.sizes().ready_sizes() } else { self.batch_sizes_for(items) };
+        split_and_pad(&self.signature, inputs, sizes, |padded, [count, size]| {
             let uploaded = self.upload(padded, until, terms)?;
-            let given = self.run(uploaded, Range { start, count, size }, until, terms)?;
+            let given = self.run_part(uploaded, BatchSlice { start, count, size }, until, terms)?;
             start += count;
             self.download(given, until, terms)
         })
@@ -252,20 +256,21 @@ impl LoadedModel {
 
     /// Whether its device calls a driver ([`Backend::calls_driver`]).
     pub fn calls_driver(&self) -> bool {
-        self.instances.recipe().backend.calls_driver()
+        self.instances.factory().backend.calls_driver()
     }
 
-    /// The batch sizes that there are programs for, ascending. Where `items` would fill a larger one of the signature's,
+    /// The batch sizes that there are programs for, ascending. Where `count_items` would fill a larger one of the signature's,
     /// building that begins on a thread of its own, and later calls have it.
     pub fn batch_sizes_for(&self, items: usize) -> Vec<usize> {
-        if let Some(size) = self.instances.sizes().begin(items) {
+        if let Some(size) = self.instances.sizes().begin_building(items) {
             let model = self.clone();
-            let built = SizeInConstruction { instances: Arc::clone(&self.instances), size, is_built: false };
+            let built = PendingBatchSize { instances: Arc::clone(&self.instances), size, is_built: false };
             // Where there is no thread, dropping `built` says that there is no such size.
-            let spawned = std::thread::Builder::new().name("batch-size".to_owned()).spawn(move || model.build(built));
+            let spawned =
+                std::thread::Builder::new().name("batch-size".to_owned()).spawn(move || model.build_batch_size(built));
             drop(spawned);
         }
-        self.instances.sizes().ready()
+        self.instances.sizes().ready_sizes()
     }
 
     /// Whether a larger batch size is being built now.
@@ -274,30 +279,30 @@ impl LoadedModel {
     }
 
     /// Builds the programs for a batch size by predicting one batch of it, on an instance beside those that serve.
-    fn build(self, mut built: SizeInConstruction) {
+    fn build_batch_size(self, mut built: PendingBatchSize) {
         let size = built.size;
-        let plugin = Arc::clone(&self.instances.recipe().name);
-        if !self.instances.has_room_for(size) {
-            let bytes_max = self.instances.recipe().limits.batch_bytes_max;
+        let plugin = Arc::clone(&self.instances.factory().name);
+        if !self.instances.has_memory_for(size) {
+            let bytes_max = self.instances.factory().limits.batch_bytes_max;
             tracing::info!(%plugin, size, bytes_max, "a larger batch size is not built: it would take too much memory");
             return;
         }
-        let limit = self.instances.recipe().limits.load_time;
+        let limit = self.instances.factory().limits.load_time;
         // Nobody but this thread holds the model any more once it is unloaded.
         let others = Arc::downgrade(&self.weights);
         let cancel = CancelToken::new(move || others.strong_count() <= 1);
-        let terms = Terms { cancel: Some(cancel), ..Terms::within(limit) };
+        let terms = PredictionOptions { cancel: Some(cancel), ..PredictionOptions::with_deadline(limit) };
         let until = Instant::now() + limit;
         let began = Instant::now();
-        let whole = Range { start: 0, count: size, size };
-        let done = self.example(size).and_then(|inputs| self.upload(inputs, until, &terms)).and_then(|inputs| {
-            let lease = self.instances.take_beside(&self.weights)?;
+        let whole = BatchSlice { start: 0, count: size, size };
+        let done = self.default_batch(size).and_then(|inputs| self.upload(inputs, until, &terms)).and_then(|inputs| {
+            let lease = self.instances.acquire_extra(&self.weights)?;
             self.compute(lease, inputs, whole, until, &terms)
         });
         match done.and_then(|outputs| self.download(outputs, until, &terms)) {
             Ok(_) => {
                 built.is_built = true;
-                self.instances.set_warm();
+                self.instances.record_warm_bytes();
                 let seconds = began.elapsed().as_secs_f64();
                 tracing::info!(%plugin, size, seconds, "a larger batch size is built");
             }
@@ -306,7 +311,7 @@ impl LoadedModel {
     }
 
     /// Predicts a batch that is on the device already, of a size that the model has a graph for, and leaves the outputs
-    /// there: `count` items, padded to `size`. Inputs and outputs are in the signature's order.
+    /// there: `instance_count` items, padded to `size`. Inputs and outputs are in the signature's order.
     ///
     /// # Errors
     /// As [`LoadedModel::predict`].
@@ -315,9 +320,9 @@ impl LoadedModel {
         inputs: Vec<(String, DeviceBuffer)>,
         count: usize,
         size: usize,
-        terms: &Terms,
+        terms: &PredictionOptions,
     ) -> Result<Vec<(String, DeviceBuffer)>, PluginError> {
-        self.run(inputs, Range { start: 0, count, size }, Instant::now() + terms.deadline, terms)
+        self.run_part(inputs, BatchSlice { start: 0, count, size }, Instant::now() + terms.deadline, terms)
     }
 
     /// Tensors on the device, charged to this version's calls; given up at `until`.
@@ -326,15 +331,15 @@ impl LoadedModel {
     /// `Device`; `Deadline`; `Cancelled`.
     pub fn upload(
         &self,
-        inputs: Vec<NamedBytes>,
+        inputs: Vec<NamedTensorBytes>,
         until: Instant,
-        terms: &Terms,
+        terms: &PredictionOptions,
     ) -> Result<Vec<(String, DeviceBuffer)>, PluginError> {
-        let Recipe { backend, meter, .. } = self.instances.recipe();
-        let cancel = terms.token(until);
-        let upload = |(name, descriptor, bytes): NamedBytes| {
+        let InstanceFactory { backend, meter, .. } = self.instances.factory();
+        let cancel = terms.cancel_token(until);
+        let upload = |(name, descriptor, bytes): NamedTensorBytes| {
             let buffer = backend.allocate(&descriptor, meter)?;
-            backend.write_cancellable(&buffer, &bytes, &cancel).map_err(|error| terms.explain(error, until))?;
+            backend.write_cancellable(&buffer, &bytes, &cancel).map_err(|error| terms.explain_error(error, until))?;
             Ok((name, buffer))
         };
         inputs.into_iter().map(upload).collect()
@@ -348,54 +353,61 @@ impl LoadedModel {
         &self,
         outputs: Vec<(String, DeviceBuffer)>,
         until: Instant,
-        terms: &Terms,
-    ) -> Result<Vec<NamedBytes>, PluginError> {
-        let backend = &self.instances.recipe().backend;
-        let cancel = terms.token(until);
+        terms: &PredictionOptions,
+    ) -> Result<Vec<NamedTensorBytes>, PluginError> {
+        let backend = &self.instances.factory().backend;
+        let cancel = terms.cancel_token(until);
         let read = |(name, buffer): (String, DeviceBuffer)| {
-            let bytes = backend.read_cancellable(&buffer, &cancel).map_err(|error| terms.explain(error, until))?;
+            let bytes =
+                backend.read_cancellable(&buffer, &cancel).map_err(|error| terms.explain_error(error, until))?;
             Ok((name, buffer.descriptor().clone(), bytes))
         };
         outputs.into_iter().map(read).collect()
     }
 
     /// One call of the plugin, whose outputs are checked.
-    fn run(
+    fn run_part(
         &self,
         inputs: Vec<(String, DeviceBuffer)>,
-        range: Range,
+        range: BatchSlice,
         until: Instant,
-        terms: &Terms,
+        terms: &PredictionOptions,
     ) -> Result<Vec<(String, DeviceBuffer)>, PluginError> {
         let limit = terms.deadline;
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Err(PluginError::Deadline { during: "predict", limit_ms: millis(limit) });
         }
-        let patience = if terms.is_prompt { Patience::Prompt { limit } } else { Patience::Within(left) };
-        let lease = self.instances.take(&self.weights, patience)?;
+        let patience =
+            if terms.requires_idle_instance { InstanceWait::NoWait { limit } } else { InstanceWait::Within(left) };
+        let lease = self.instances.acquire(&self.weights, patience)?;
         self.compute(lease, inputs, range, until, terms)
     }
 
     /// One call of an instance, whose outputs are checked.
     fn compute(
         &self,
-        mut lease: Lease<'_>,
+        mut lease: InstanceLease<'_>,
         inputs: Vec<(String, DeviceBuffer)>,
-        range: Range,
+        range: BatchSlice,
         until: Instant,
-        terms: &Terms,
+        terms: &PredictionOptions,
     ) -> Result<Vec<(String, DeviceBuffer)>, PluginError> {
         let limit = terms.deadline;
         let left = until.saturating_duration_since(Instant::now());
-        let Range { start, count, size } = range;
+        let BatchSlice { start, count, size } = range;
         let (signature, sink) = (Arc::clone(&self.signature), terms.sink.clone());
-        let reply = Reply { signature, sink, start, size, count, until, limit, pieces: 0 };
-        let call = instances::Terms { weights: Arc::clone(&self.weights), left, cancel: terms.cancel.clone(), reply };
+        let reply = StreamingReply { signature, sink, start, size, count, until, limit, pieces: 0 };
+        let call = instance_pool::InstanceCall {
+            weights: Arc::clone(&self.weights),
+            left,
+            cancel: terms.cancel.clone(),
+            reply,
+        };
         let given = lease.instance().predict(inputs, call);
-        let checked = given.and_then(|given| batch::check(&self.signature, given, size));
+        let checked = given.and_then(|given| batch::check_outputs(&self.signature, given, size));
         // An error or a broken promise is an answer like another: the instance is as good as before.
-        lease.set_whole(matches!(checked, Ok(_) | Err(PluginError::Guest { .. } | PluginError::BadOutput { .. })));
+        lease.set_reusable(matches!(checked, Ok(_) | Err(PluginError::Guest { .. } | PluginError::BadOutput { .. })));
         checked.map_err(|error| match error {
             PluginError::Guest { during, code: "cancelled", .. }
                 if terms.sink.as_ref().is_some_and(|it| it.is_gone()) =>
@@ -410,8 +422,8 @@ impl LoadedModel {
     ///
     /// # Errors
     /// `BadInput` where it would be too large for a tensor.
-    pub fn example(&self, items: usize) -> Result<Vec<NamedBytes>, PluginError> {
-        batch::first(&self.signature, items)
+    pub fn default_batch(&self, items: usize) -> Result<Vec<NamedTensorBytes>, PluginError> {
+        batch::default_batch(&self.signature, items)
     }
 
     /// Predicts the inputs' defaults, or zeros, in the smallest batch size, so that no request is the first, within what
@@ -419,9 +431,9 @@ impl LoadedModel {
     ///
     /// # Errors
     /// As [`LoadedModel::predict`].
-    pub fn warm(&self, left: Duration) -> Result<(), PluginError> {
-        self.try_once(left)?;
-        self.instances.set_warm();
+    pub fn warm_up(&self, left: Duration) -> Result<(), PluginError> {
+        self.predict_defaults_once(left)?;
+        self.instances.record_warm_bytes();
         Ok(())
     }
 
@@ -429,22 +441,23 @@ impl LoadedModel {
     ///
     /// # Errors
     /// As [`LoadedModel::predict`].
-    pub fn try_all(&self, left: Duration) -> Result<(), PluginError> {
+    pub fn predict_defaults_in_all_sizes(&self, left: Duration) -> Result<(), PluginError> {
         let (sizes, until) = (&self.signature.batch_sizes, Instant::now() + left);
         for &size in if sizes.is_empty() { &[1][..] } else { sizes } {
-            let terms = Terms::within(until.saturating_duration_since(Instant::now()));
-            let inputs = self.upload(self.example(size)?, until, &terms)?;
-            let outputs = self.predict_buffers(inputs, size, size, &terms).map_err(|error| self.of_loading(error))?;
+            let terms = PredictionOptions::with_deadline(until.saturating_duration_since(Instant::now()));
+            let inputs = self.upload(self.default_batch(size)?, until, &terms)?;
+            let outputs =
+                self.predict_buffers(inputs, size, size, &terms).map_err(|error| self.with_load_deadline(error))?;
             self.download(outputs, until, &terms)?;
         }
         Ok(())
     }
 
     /// Tells of a deadline the whole time for loading, not what other parts of it left.
-    fn of_loading(&self, error: PluginError) -> PluginError {
+    fn with_load_deadline(&self, error: PluginError) -> PluginError {
         match error {
             PluginError::Deadline { during, .. } => {
-                PluginError::Deadline { during, limit_ms: millis(self.instances.recipe().limits.load_time) }
+                PluginError::Deadline { during, limit_ms: millis(self.instances.factory().limits.load_time) }
             }
             error => error,
         }
@@ -455,15 +468,16 @@ impl LoadedModel {
     ///
     /// # Errors
     /// As [`LoadedModel::predict`].
-    pub fn try_once(&self, left: Duration) -> Result<(), PluginError> {
+    pub fn predict_defaults_once(&self, left: Duration) -> Result<(), PluginError> {
         let smallest = self.signature.batch_sizes.first().copied().unwrap_or(1);
-        let tried = self.predict(batch::first(&self.signature, smallest)?, &Terms::within(left));
-        tried.map(drop).map_err(|error| self.of_loading(error))
+        let tried =
+            self.predict(batch::default_batch(&self.signature, smallest)?, &PredictionOptions::with_deadline(left));
+        tried.map(drop).map_err(|error| self.with_load_deadline(error))
     }
 
     /// Instances there are now.
-    pub fn instances(&self) -> usize {
-        self.instances.count()
+    pub fn instance_count(&self) -> usize {
+        self.instances.instance_count()
     }
 }
 
@@ -471,23 +485,23 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Items of a request that one call computes: `count` from `start` on, padded to `size`.
+/// Items of a request that one call computes: `instance_count` from `start` on, padded to `size`.
 #[derive(Clone, Copy, Debug)]
-struct Range {
+struct BatchSlice {
     start: usize,
     count: usize,
     size: usize,
 }
 
 /// A batch size that is being built. Says what became of it when it is dropped, also where building it panics.
-struct SizeInConstruction {
-    instances: Arc<Instances>,
+struct PendingBatchSize {
+    instances: Arc<InstancePool>,
     size: usize,
     is_built: bool,
 }
 
-impl Drop for SizeInConstruction {
+impl Drop for PendingBatchSize {
     fn drop(&mut self) {
-        self.instances.sizes().finish(self.size, self.is_built);
+        self.instances.sizes().finish_building(self.size, self.is_built);
     }
 }

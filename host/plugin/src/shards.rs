@@ -10,31 +10,31 @@ use saggar_tensor::interp::float16;
 
 /// How a job's batches are divided.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shards {
+pub struct BatchShards {
     /// Equal parts of each batch that gradients are taken of.
     pub count: u32,
     /// Those that are computed in this process.
     pub own: Range<u32>,
 }
 
-impl Default for Shards {
+impl Default for BatchShards {
     /// Whole batches, here.
-    fn default() -> Shards {
-        Shards { count: 1, own: 0..1 }
+    fn default() -> BatchShards {
+        BatchShards { count: 1, own: 0..1 }
     }
 }
 
-impl Shards {
+impl BatchShards {
     /// The shards of process `rank` of `ranks`, which divide `count`.
-    pub fn of_rank(count: u32, rank: u32, ranks: u32) -> Shards {
+    pub fn for_rank(count: u32, rank: u32, ranks: u32) -> BatchShards {
         let each = count / ranks.max(1);
-        Shards { count, own: rank * each..(rank + 1) * each }
+        BatchShards { count, own: rank * each..(rank + 1) * each }
     }
 }
 
 /// What one tensor of a shard's part becomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Section {
+pub(crate) enum ShardSection {
     /// Elements of this float type: their mean, in the same type.
     Same(DType),
     /// Elements of this type: their mean as `f64`.
@@ -43,47 +43,47 @@ pub(crate) enum Section {
 
 /// The mean over shards, part by part. A part is the tensors of one shard one after the other, little-endian.
 #[derive(Debug)]
-pub struct Mean {
-    sections: Vec<(Section, usize)>,
-    sums: Vec<Sum>,
+pub struct ShardMean {
+    sections: Vec<(ShardSection, usize)>,
+    sums: Vec<SectionSum>,
     added: u32,
 }
 
 #[derive(Debug)]
-enum Sum {
+enum SectionSum {
     Single(Vec<f32>),
     Double(Vec<f64>),
 }
 
-impl Mean {
+impl ShardMean {
     /// Of parts with these sections and numbers of elements.
-    pub(crate) fn new(sections: Vec<(Section, usize)>) -> Mean {
-        let sum = |&(section, elements): &(Section, usize)| match section {
-            Section::Same(_) => Sum::Single(vec![0.0; elements]),
-            Section::Number(_) => Sum::Double(vec![0.0; elements]),
+    pub(crate) fn new(sections: Vec<(ShardSection, usize)>) -> ShardMean {
+        let sum = |&(section, elements): &(ShardSection, usize)| match section {
+            ShardSection::Same(_) => SectionSum::Single(vec![0.0; elements]),
+            ShardSection::Number(_) => SectionSum::Double(vec![0.0; elements]),
         };
         let sums = sections.iter().map(sum).collect();
-        Mean { sections, sums, added: 0 }
+        ShardMean { sections, sums, added: 0 }
     }
 
     /// Bytes of one shard's part.
     pub fn part_bytes(&self) -> usize {
-        let bytes = |&(section, elements): &(Section, usize)| match section {
-            Section::Same(dtype) | Section::Number(dtype) => dtype.bytes() * elements,
+        let bytes = |&(section, elements): &(ShardSection, usize)| match section {
+            ShardSection::Same(dtype) | ShardSection::Number(dtype) => dtype.bytes() * elements,
         };
         self.sections.iter().map(bytes).sum()
     }
 
-    /// Bytes of what [`Mean::finish`] gives.
-    pub fn bytes(&self) -> usize {
-        let bytes = |&(section, elements): &(Section, usize)| match section {
-            Section::Same(dtype) => dtype.bytes() * elements,
-            Section::Number(_) => size_of::<f64>() * elements,
+    /// Bytes of what [`ShardMean::finish`] gives.
+    pub fn mean_bytes(&self) -> usize {
+        let bytes = |&(section, elements): &(ShardSection, usize)| match section {
+            ShardSection::Same(dtype) => dtype.bytes() * elements,
+            ShardSection::Number(_) => size_of::<f64>() * elements,
         };
         self.sections.iter().map(bytes).sum()
     }
 
-    /// Adds the next shard's part, which has [`Mean::part_bytes`].
+    /// Adds the next shard's part, which has [`ShardMean::part_bytes`].
     ///
     /// # Panics
     /// If it has not.
@@ -92,13 +92,13 @@ impl Mean {
         let first = self.added == 0;
         let mut rest = part;
         for (&(section, elements), sum) in self.sections.iter().zip(&mut self.sums) {
-            let (Section::Same(dtype) | Section::Number(dtype)) = section;
+            let (ShardSection::Same(dtype) | ShardSection::Number(dtype)) = section;
             let (bytes, after) = rest.split_at(dtype.bytes() * elements);
             rest = after;
             match sum {
-                Sum::Single(sums) => add_singles(sums, dtype, bytes, first),
-                Sum::Double(sums) => {
-                    sums.iter_mut().zip(numbers(dtype, bytes)).for_each(|(sum, number)| *sum += number);
+                SectionSum::Single(sums) => add_singles(sums, dtype, bytes, first),
+                SectionSum::Double(sums) => {
+                    sums.iter_mut().zip(decode_numbers(dtype, bytes)).for_each(|(sum, number)| *sum += number);
                 }
             }
         }
@@ -107,16 +107,18 @@ impl Mean {
 
     /// The means: each section's one after the other, little-endian.
     pub fn finish(self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(self.bytes());
+        let mut bytes = Vec::with_capacity(self.mean_bytes());
         let count = self.added.max(1);
         for (&(section, _), sum) in self.sections.iter().zip(&self.sums) {
             match (sum, section) {
-                (Sum::Single(sums), Section::Same(DType::F16)) => {
+                (SectionSum::Single(sums), ShardSection::Same(DType::F16)) => {
                     let half = |sum: &f32| float16::to_bits(f64::from(sum / count as f32)).to_le_bytes();
                     bytes.extend(sums.iter().flat_map(half));
                 }
-                (Sum::Single(sums), _) => bytes.extend(sums.iter().flat_map(|sum| (sum / count as f32).to_le_bytes())),
-                (Sum::Double(sums), _) => {
+                (SectionSum::Single(sums), _) => {
+                    bytes.extend(sums.iter().flat_map(|sum| (sum / count as f32).to_le_bytes()))
+                }
+                (SectionSum::Double(sums), _) => {
                     bytes.extend(sums.iter().flat_map(|sum| (sum / f64::from(count)).to_le_bytes()))
                 }
             }
@@ -140,7 +142,7 @@ fn add_singles(sums: &mut [f32], dtype: DType, bytes: &[u8], first: bool) {
 }
 
 /// Little-endian elements as numbers; 64-bit integers are rounded.
-pub(crate) fn numbers(dtype: DType, bytes: &[u8]) -> Vec<f64> {
+pub(crate) fn decode_numbers(dtype: DType, bytes: &[u8]) -> Vec<f64> {
     fn each<const N: usize>(bytes: &[u8], value: impl Fn([u8; N]) -> f64) -> Vec<f64> {
         let (elements, _) = bytes.as_chunks::<N>();
         elements.iter().map(|element| value(*element)).collect()
@@ -168,22 +170,22 @@ mod tests {
         bytes
     }
 
-    fn mean() -> Mean {
-        Mean::new(vec![
-            (Section::Same(DType::F32), 2),
-            (Section::Same(DType::F16), 1),
-            (Section::Number(DType::I32), 1),
+    fn mean() -> ShardMean {
+        ShardMean::new(vec![
+            (ShardSection::Same(DType::F32), 2),
+            (ShardSection::Same(DType::F16), 1),
+            (ShardSection::Number(DType::I32), 1),
         ])
     }
 
     #[test]
-    fn parts_are_added_in_order_and_divided() {
+    fn shard_parts_are_summed_in_order_and_divided() {
         let mut mean = mean();
         // In another order the small number would survive: (1e8 - 1e8) + 1.
         for (gradient, half, label) in [([1e8, -0.0], 1.0, 1), ([1.0, -0.0], 0.5, 2), ([-1e8, -0.0], 0.0, 6)] {
             mean.add(&part(gradient, half, label));
         }
-        assert_eq!(mean.bytes(), 8 + 2 + 8);
+        assert_eq!(mean.mean_bytes(), 8 + 2 + 8);
         let bytes = mean.finish();
         assert_eq!(bytes[..4], 0.0_f32.to_le_bytes());
         assert_eq!(bytes[4..8], (-0.0_f32).to_le_bytes(), "zeros keep their sign");
@@ -192,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn one_shard_is_its_own_mean() {
+    fn the_mean_of_one_shard_is_the_shard() {
         let mut mean = mean();
         let one = part([0.1, -3.0], 0.25, -7);
         mean.add(&one);
@@ -202,8 +204,8 @@ mod tests {
     }
 
     #[test]
-    fn ranks_have_every_shard_once() {
-        let own: Vec<u32> = (0..3).flat_map(|rank| Shards::of_rank(6, rank, 3).own).collect();
+    fn every_shard_belongs_to_exactly_one_rank() {
+        let own: Vec<u32> = (0..3).flat_map(|rank| BatchShards::for_rank(6, rank, 3).own).collect();
         assert_eq!(own, [0, 1, 2, 3, 4, 5]);
     }
 }

@@ -7,7 +7,7 @@ use saggar_tensor::interp::philox4x32_10;
 ///
 /// Source: Fisher-Yates (Durstenfeld's form), with numbers from Philox4x32-10 under the seed's key and the epoch's
 /// counter. A 64-bit random word is scaled to the range by its high product; the bias is below `items / 2^64`.
-pub(crate) fn permutation(seed: u64, epoch: u64, items: u32) -> Vec<u32> {
+pub(crate) fn epoch_permutation(seed: u64, epoch: u64, items: u32) -> Vec<u32> {
     let key = [seed as u32, (seed >> 32) as u32];
     let mut order: Vec<u32> = (0..items).collect();
     for last in (1..items).rev() {
@@ -25,29 +25,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_item_comes_once() {
+    fn a_permutation_contains_every_item_once() {
         for items in [0, 1, 2, 3, 1000] {
-            let mut order = permutation(3, 5, items);
+            let mut order = epoch_permutation(3, 5, items);
             order.sort_unstable();
             assert!(order.into_iter().eq(0..items));
         }
     }
 
     #[test]
-    fn seed_and_epoch_decide() {
-        let order = permutation(1, 0, 100);
-        assert_eq!(order, permutation(1, 0, 100));
-        assert_ne!(order, permutation(2, 0, 100));
-        assert_ne!(order, permutation(1, 1, 100));
-        assert_ne!(permutation(1 << 32, 0, 100), permutation(0, 0, 100), "both halves of the seed count");
-        assert_ne!(permutation(0, 1 << 32, 100), permutation(0, 0, 100), "both halves of the epoch count");
+    fn the_permutation_depends_only_on_seed_and_epoch() {
+        let order = epoch_permutation(1, 0, 100);
+        assert_eq!(order, epoch_permutation(1, 0, 100));
+        assert_ne!(order, epoch_permutation(2, 0, 100));
+        assert_ne!(order, epoch_permutation(1, 1, 100));
+        assert_ne!(epoch_permutation(1 << 32, 0, 100), epoch_permutation(0, 0, 100), "both halves of the seed count");
+        assert_ne!(epoch_permutation(0, 1 << 32, 100), epoch_permutation(0, 0, 100), "both halves of the epoch count");
     }
 
     #[test]
-    fn all_orders_are_equally_likely() {
+    fn all_permutations_are_equally_likely() {
         let mut seen = std::collections::BTreeMap::new();
         for epoch in 0..24_000 {
-            *seen.entry(permutation(11, epoch, 4)).or_insert(0i32) += 1;
+            *seen.entry(epoch_permutation(11, epoch, 4)).or_insert(0i32) += 1;
         }
         assert_eq!(seen.len(), 24);
         // 1000 expected each; five standard deviations are 155.

@@ -5,21 +5,29 @@ use wasmtime::component::Resource;
 
 use crate::bindings::tensors::{Descriptor, Error, Host, HostTensor};
 use crate::convert;
-use crate::fault::Fault;
-use crate::state::State;
+use crate::host_error::HostError;
+use crate::instance_state::InstanceState;
 
 /// A dense tensor on the device.
 #[derive(Debug)]
 #[expect(unreachable_pub, reason = "the generated bindings re-export it")]
-pub struct Tensor {
+pub struct DeviceTensor {
     pub(crate) buffer: DeviceBuffer,
 }
 
-impl State {
+impl InstanceState {
     /// A device tensor holding `data`, charged to the instance's account.
-    pub(crate) fn upload(&self, descriptor: &saggar_tensor::Descriptor, data: &[u8]) -> Result<DeviceBuffer, Fault> {
+    pub(crate) fn upload(
+        &self,
+        descriptor: &saggar_tensor::Descriptor,
+        data: &[u8],
+    ) -> Result<DeviceBuffer, HostError> {
         if data.len() != descriptor.bytes() {
-            return Err(Fault::invalid(format!("{descriptor} takes {} bytes, not {}", descriptor.bytes(), data.len())));
+            return Err(HostError::invalid(format!(
+                "{descriptor} takes {} bytes, not {}",
+                descriptor.bytes(),
+                data.len()
+            )));
         }
         let buffer = self.backend.allocate(descriptor, &self.meter)?;
         self.backend.write_cancellable(&buffer, data, self.cancel_token())?;
@@ -27,32 +35,32 @@ impl State {
     }
 }
 
-impl Host for State {
-    fn convert_error(&mut self, fault: Fault) -> wasmtime::Result<Error> {
-        self.answer(fault)
+impl Host for InstanceState {
+    fn convert_error(&mut self, fault: HostError) -> wasmtime::Result<Error> {
+        self.to_wit_error(fault)
     }
 }
 
-impl HostTensor for State {
-    fn from_bytes(&mut self, descriptor: Descriptor, data: Vec<u8>) -> Result<Resource<Tensor>, Fault> {
+impl HostTensor for InstanceState {
+    fn from_bytes(&mut self, descriptor: Descriptor, data: Vec<u8>) -> Result<Resource<DeviceTensor>, HostError> {
         let descriptor = convert::descriptor(&descriptor)?;
         let buffer = self.upload(&descriptor, &data)?;
-        self.push(Tensor { buffer })
+        self.push(DeviceTensor { buffer })
     }
 
-    fn descriptor(&mut self, tensor: Resource<Tensor>) -> wasmtime::Result<Descriptor> {
+    fn descriptor(&mut self, tensor: Resource<DeviceTensor>) -> wasmtime::Result<Descriptor> {
         Ok(convert::wit_descriptor(self.table.get(&tensor)?.buffer.descriptor()))
     }
 
-    fn read(&mut self, tensor: Resource<Tensor>) -> Result<Vec<u8>, Fault> {
-        self.asked();
+    fn read(&mut self, tensor: Resource<DeviceTensor>) -> Result<Vec<u8>, HostError> {
+        self.record_host_call();
         let buffer = &self.table.get(&tensor)?.buffer;
         let elements = self.backend.read_cancellable(buffer, self.cancel_token())?;
-        self.asked();
+        self.record_host_call();
         Ok(elements)
     }
 
-    fn drop(&mut self, tensor: Resource<Tensor>) -> wasmtime::Result<()> {
+    fn drop(&mut self, tensor: Resource<DeviceTensor>) -> wasmtime::Result<()> {
         self.table.delete(tensor)?;
         Ok(())
     }

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use saggar_device::{Backend, Meter};
 use saggar_store::checkpoint::{Checkpoint, SavedVariable};
-use saggar_store::dataset::Dataset;
+use saggar_store::dataset::ColumnarDataset;
 
-use crate::engine::{Host, Plugin};
+use crate::engine::{CompiledPlugin, PluginEngine};
 use crate::error::PluginError;
+use crate::instance_state::{CallClock, InstanceRole, InstanceState};
 use crate::job::TrainRole;
-use crate::limits::{MEMORY_BYTES_DEFAULT, MEMORY_BYTES_MAX, QUIET_TIME_DEFAULT};
-use crate::shards::{Mean, Shards};
-use crate::state::{Clock, Role, State};
+use crate::limits::{MEMORY_BYTES_DEFAULT, MEMORY_BYTES_MAX, WATCHDOG_TIMEOUT_DEFAULT};
+use crate::shards::{BatchShards, ShardMean};
 
 /// How much a line that a plugin writes matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,21 +52,21 @@ pub trait JobContext: Send {
     fn attempt(&self) -> u32;
 
     /// How batches that gradients are taken of are divided. The same at every call.
-    fn shards(&self) -> Shards;
+    fn shards(&self) -> BatchShards;
 
     /// Whether an update that would make variables infinite or not a number is left out. The same at every call.
-    fn leaves_out(&self) -> bool;
+    fn skips_nonfinite(&self) -> bool;
 
     /// Whether products and convolutions of steps that take gradients are computed in `float16`, with a scaled loss. The
     /// same at every call.
-    fn is_mixed(&self) -> bool;
+    fn is_mixed_precision(&self) -> bool;
 
     /// The mean over all shards. `own` has the parts of this process's shards in order, and `mean` says what a part is and
     /// adds them up. Called once a step where there is more than one shard, in all of the job's processes.
     ///
     /// # Errors
     /// Where another process is gone or does something else; ends the training.
-    fn all_reduce(&mut self, own: Vec<Vec<u8>>, mut mean: Mean) -> Result<Vec<u8>, PluginError> {
+    fn all_reduce(&mut self, own: Vec<Vec<u8>>, mut mean: ShardMean) -> Result<Vec<u8>, PluginError> {
         own.iter().for_each(|part| mean.add(part));
         Ok(mean.finish())
     }
@@ -81,7 +81,7 @@ pub trait JobContext: Send {
     fn progress(&mut self, step: u64, of: u64);
 
     /// This many more items of datasets were drawn, and taking them to the device took so long.
-    fn drawn(&mut self, items: u64, time: Duration);
+    fn items_drawn(&mut self, items: u64, time: Duration);
 
     /// The value of a secret that the job was granted.
     ///
@@ -93,7 +93,7 @@ pub trait JobContext: Send {
     ///
     /// # Errors
     /// Where there may be a checkpoint that cannot be reached: starting anew would lose it.
-    fn restore(&mut self) -> Result<Beginning, PluginError>;
+    fn initial_state(&mut self) -> Result<InitialState, PluginError>;
 
     /// Whether a checkpoint should be taken at this step. Called at every step boundary.
     fn checkpoint_due(&mut self, step: u64) -> bool;
@@ -132,7 +132,7 @@ pub trait JobContext: Send {
 
 /// What a training starts from.
 #[derive(Clone, Debug)]
-pub enum Beginning {
+pub enum InitialState {
     /// Initial values.
     Nothing,
     /// Everything that a checkpoint holds.
@@ -160,18 +160,18 @@ pub struct TrainLimits {
     /// Wall time of the whole training; none is no limit.
     pub time: Option<Duration>,
     /// How long it may compute without asking anything of the host.
-    pub quiet: Duration,
+    pub watchdog_timeout: Duration,
 }
 
 impl Default for TrainLimits {
     fn default() -> TrainLimits {
-        TrainLimits { memory_bytes: None, time: None, quiet: QUIET_TIME_DEFAULT }
+        TrainLimits { memory_bytes: None, time: None, watchdog_timeout: WATCHDOG_TIMEOUT_DEFAULT }
     }
 }
 
 /// How a training ended well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum TrainOutcome {
     /// The plugin returned because it was done.
     Finished,
     /// The plugin was told to stop; its last state is in a checkpoint.
@@ -187,22 +187,22 @@ pub enum Outcome {
 /// `MemoryLimit`, `TableLimit`, `HandleLimit` where its code fails; `Guest` where it answers an error; `Device` where the
 /// device was lost; `Job` where the context failed.
 pub fn train(
-    host: &Host,
-    plugin: &Plugin,
+    host: &PluginEngine,
+    plugin: &CompiledPlugin,
     device: Arc<dyn Backend>,
     meter: Meter,
-    datasets: BTreeMap<String, Arc<Dataset>>,
+    datasets: BTreeMap<String, Arc<ColumnarDataset>>,
     context: Box<dyn JobContext>,
     limits: TrainLimits,
-) -> Result<Outcome, PluginError> {
-    let trainer = plugin.trainer()?;
+) -> Result<TrainOutcome, PluginError> {
+    let trainer = plugin.trainer_export()?;
     let memory_bytes_max = limits.memory_bytes.unwrap_or(MEMORY_BYTES_DEFAULT).min(MEMORY_BYTES_MAX);
     let role = TrainRole::new(context, datasets, plugin.digest().hex());
-    let state = State::new(device, meter, memory_bytes_max, Role::Train(Box::new(role)));
+    let state = InstanceState::new(device, meter, memory_bytes_max, InstanceRole::Train(Box::new(role)));
     let mut store = state.into_store(host.engine());
-    let clock = Clock::new(limits.time, Some(limits.quiet));
+    let clock = CallClock::new(limits.time, Some(limits.watchdog_timeout));
     let instance = plugin.instantiate(&mut store, clock)?;
-    let guest = trainer.load(&mut store, &instance).map_err(|error| store.data_mut().trap("start", &error))?;
+    let guest = trainer.load(&mut store, &instance).map_err(|error| store.data_mut().trap_error("start", &error))?;
     store.data_mut().begin_call(clock);
     let answer = guest.call_train(&mut store);
     let state = store.data_mut();
@@ -211,21 +211,21 @@ pub fn train(
         state.write_log(LogLevel::Warn, &format!("{dropped} lines were dropped"));
     }
     if answer.is_ok()
-        && let Err(fault) = state.tell_left_out()
+        && let Err(fault) = state.log_skipped_steps()
     {
         tracing::debug!(?fault, "what was left out is not told");
     }
     let failure = match answer {
         Ok(Ok(())) => None,
         Ok(Err(error)) => Some(state.guest_error("train", error)),
-        Err(error) => Some(state.trap("train", &error)),
+        Err(error) => Some(state.trap_error("train", &error)),
     };
-    if matches!(&state.role, Role::Train(train) if train.stopped) {
+    if matches!(&state.role, InstanceRole::Train(train) if train.stopped) {
         // However it left, its state was saved before it was told to.
         if let Some(error) = failure {
             state.write_log(LogLevel::Warn, &format!("told to stop, the plugin ended with an error: {error}"));
         }
-        return Ok(Outcome::Stopped);
+        return Ok(TrainOutcome::Stopped);
     }
-    failure.map_or(Ok(Outcome::Finished), Err)
+    failure.map_or(Ok(TrainOutcome::Finished), Err)
 }

@@ -1,7 +1,7 @@
 //! Variables: state that outlives a dispatch, kept on the device and owned by the host, which can therefore checkpoint,
 //! restore and publish it without help from the plugin.
 //!
-//! A model that predicts holds no weights itself: its variables are places in the [`Weights`] that each call brings, so
+//! A model that predicts holds no weights itself: its variables are places in the [`DeviceWeights`] that each call brings, so
 //! that a version with other weights takes over the instances of the one before.
 
 use std::collections::BTreeMap;
@@ -19,29 +19,29 @@ use crate::bindings::variables::{
     Variables as WitVariables,
 };
 use crate::convert;
-use crate::fault::Fault;
-use crate::initial::initial;
+use crate::host_error::HostError;
+use crate::initializers::initial_elements;
+use crate::instance_state::InstanceState;
 use crate::limits::VARIABLES_MAX;
-use crate::loss_scale::RESERVED;
-use crate::state::State;
+use crate::loss_scale::RESERVED_PREFIX;
 
 /// One tensor of state. Clones are the same variable.
 #[derive(Clone, Debug)]
 #[expect(unreachable_pub, reason = "the generated bindings re-export it")]
-pub struct Variable(Arc<Slot>);
+pub struct DeviceVariable(Arc<DeviceVariableInner>);
 
 #[derive(Debug)]
-struct Slot {
+struct DeviceVariableInner {
     name: String,
     kind: VariableKind,
     /// Belongs to a published version: nobody may change it.
     sealed: bool,
-    memory: Memory,
+    memory: VariableStorage,
 }
 
 /// Where a variable's elements are.
 #[derive(Debug)]
-enum Memory {
+enum VariableStorage {
     /// In a buffer of its own.
     Own(DeviceBuffer),
     /// At this place of the weights that the call brings.
@@ -50,9 +50,9 @@ enum Memory {
 
 /// The weights of one model version, on the device: each variable at its place, in the order of the names.
 #[derive(Debug)]
-pub(crate) struct Weights(Vec<DeviceBuffer>);
+pub(crate) struct DeviceWeights(Vec<DeviceBuffer>);
 
-impl Weights {
+impl DeviceWeights {
     /// Uploads what a version saved, charged to `meter`.
     ///
     /// # Errors
@@ -61,23 +61,27 @@ impl Weights {
         saved: &[SavedVariable],
         backend: &dyn Backend,
         meter: &Meter,
-    ) -> Result<Weights, DeviceError> {
-        check_room(saved, backend, meter)?;
+    ) -> Result<DeviceWeights, DeviceError> {
+        check_memory(saved, backend, meter)?;
         let mut sorted: Vec<&SavedVariable> = saved.iter().collect();
         sorted.sort_by(|a, b| a.name.cmp(&b.name));
-        sorted.into_iter().map(|saved| uploaded(saved, backend, meter)).collect::<Result<_, _>>().map(Weights)
+        sorted
+            .into_iter()
+            .map(|saved| upload_variable(saved, backend, meter))
+            .collect::<Result<_, _>>()
+            .map(DeviceWeights)
     }
 }
 
 /// Whether all of them would fit on the device, before any of them is there.
-fn check_room(saved: &[SavedVariable], backend: &dyn Backend, meter: &Meter) -> Result<(), DeviceError> {
+fn check_memory(saved: &[SavedVariable], backend: &dyn Backend, meter: &Meter) -> Result<(), DeviceError> {
     // An adapter stores elements that are narrower than a word in words.
     let target = backend.target();
     let bytes = saved.iter().map(|saved| target.tensor_bytes(&saved.descriptor)).fold(0, u64::saturating_add);
     backend.check_memory(&format_args!("a model's {} variables", saved.len()), bytes, meter)
 }
 
-fn uploaded(saved: &SavedVariable, backend: &dyn Backend, meter: &Meter) -> Result<DeviceBuffer, DeviceError> {
+fn upload_variable(saved: &SavedVariable, backend: &dyn Backend, meter: &Meter) -> Result<DeviceBuffer, DeviceError> {
     let buffer = backend.allocate(&saved.descriptor, meter)?;
     overwrite(backend, &buffer, &saved.bytes)?;
     Ok(buffer)
@@ -93,40 +97,40 @@ fn overwrite(backend: &dyn Backend, buffer: &DeviceBuffer, bytes: &[u8]) -> Resu
 ///
 /// # Errors
 /// Those of [`initial`]; `NoRoom`.
-fn first_values(
+fn initial_values(
     backend: &dyn Backend,
     seed: u64,
     name: &str,
     descriptor: &Descriptor,
     initializer: Initializer,
     cancel: &CancelToken,
-) -> Result<Option<Vec<u8>>, Fault> {
+) -> Result<Option<Vec<u8>>, HostError> {
     match initializer {
         Initializer::Zeros => Ok(None),
         // They are there already.
-        Initializer::Bytes(_) => initial(seed, name, descriptor, initializer, cancel).map(Some),
+        Initializer::Bytes(_) => initial_elements(seed, name, descriptor, initializer, cancel).map(Some),
         Initializer::Constant(_) | Initializer::Uniform(_) | Initializer::Normal(_) if !backend.stores_data() => {
             // What is wrong with them is told all the same.
-            let none = Shape::new([0]).map_err(|error| Fault::invalid_at(name, error.to_string()))?;
-            initial(seed, name, &Descriptor::new(descriptor.dtype, none), initializer, cancel).map(|_| None)
+            let none = Shape::new([0]).map_err(|error| HostError::invalid_at(name, error.to_string()))?;
+            initial_elements(seed, name, &Descriptor::new(descriptor.dtype, none), initializer, cancel).map(|_| None)
         }
         Initializer::Constant(_) | Initializer::Uniform(_) | Initializer::Normal(_) => {
             let what = format_args!("the first elements of variable {name}");
             check_host_memory(&what, descriptor.bytes() as u64)?;
-            initial(seed, name, descriptor, initializer, cancel).map(Some)
+            initial_elements(seed, name, descriptor, initializer, cancel).map(Some)
         }
     }
 }
 
-impl Variable {
+impl DeviceVariable {
     pub(crate) fn name(&self) -> &str {
         &self.0.name
     }
 
     pub(crate) fn descriptor(&self) -> &Descriptor {
         match &self.0.memory {
-            Memory::Own(buffer) => buffer.descriptor(),
-            Memory::Weights { descriptor, .. } => descriptor,
+            VariableStorage::Own(buffer) => buffer.descriptor(),
+            VariableStorage::Weights { descriptor, .. } => descriptor,
         }
     }
 
@@ -134,12 +138,12 @@ impl Variable {
     ///
     /// # Errors
     /// A trap where a call brings no weights for it, which is a fault of this host.
-    pub(crate) fn buffer<'b>(&'b self, weights: Option<&'b Weights>) -> Result<&'b DeviceBuffer, Fault> {
+    pub(crate) fn buffer<'b>(&'b self, weights: Option<&'b DeviceWeights>) -> Result<&'b DeviceBuffer, HostError> {
         match &self.0.memory {
-            Memory::Own(buffer) => Ok(buffer),
-            Memory::Weights { place, .. } => weights
+            VariableStorage::Own(buffer) => Ok(buffer),
+            VariableStorage::Weights { place, .. } => weights
                 .and_then(|weights| weights.0.get(*place))
-                .ok_or_else(|| Fault::Trap(wasmtime::Error::msg("a call without the weights of its variables"))),
+                .ok_or_else(|| HostError::Trap(wasmtime::Error::msg("a call without the weights of its variables"))),
         }
     }
 
@@ -150,10 +154,10 @@ impl Variable {
 
     /// Whether its elements come with each call.
     pub(crate) fn is_weight(&self) -> bool {
-        matches!(self.0.memory, Memory::Weights { .. })
+        matches!(self.0.memory, VariableStorage::Weights { .. })
     }
 
-    pub(crate) fn sealed(&self) -> bool {
+    pub(crate) fn is_sealed(&self) -> bool {
         self.0.sealed
     }
 
@@ -166,19 +170,19 @@ impl Variable {
     ///
     /// # Errors
     /// Invalid argument where that is of another shape, type or kind; whatever the device says.
-    pub(crate) fn restore(&self, saved: &SavedVariable, backend: &dyn Backend) -> Result<(), Fault> {
+    pub(crate) fn restore(&self, saved: &SavedVariable, backend: &dyn Backend) -> Result<(), HostError> {
         self.check(&saved.descriptor, saved.kind)?;
         Ok(overwrite(backend, self.buffer(None)?, &saved.bytes)?)
     }
 
-    fn check(&self, descriptor: &Descriptor, kind: VariableKind) -> Result<(), Fault> {
+    fn check(&self, descriptor: &Descriptor, kind: VariableKind) -> Result<(), HostError> {
         if self.descriptor() != descriptor {
             let message = format!("is {}, not {descriptor}", self.descriptor());
-            return Err(Fault::invalid_at(self.name(), message));
+            return Err(HostError::invalid_at(self.name(), message));
         }
         if self.0.kind != kind {
             let message = format!("is a {:?} variable, not a {kind:?} one", self.0.kind).to_lowercase();
-            return Err(Fault::invalid_at(self.name(), message));
+            return Err(HostError::invalid_at(self.name(), message));
         }
         Ok(())
     }
@@ -187,53 +191,53 @@ impl Variable {
 /// The variables of one model: what a checkpoint holds and a model version ships.
 #[derive(Clone, Debug)]
 #[expect(unreachable_pub, reason = "the generated bindings re-export it")]
-pub struct Namespace {
+pub struct VariableNamespace {
     seed: u64,
     /// Came from a model version: nothing is made or changed in it.
     sealed: bool,
-    variables: BTreeMap<String, Variable>,
+    variables: BTreeMap<String, DeviceVariable>,
 }
 
-impl Namespace {
-    pub(crate) fn new(seed: u64) -> Namespace {
-        Namespace { seed, sealed: false, variables: BTreeMap::new() }
+impl VariableNamespace {
+    pub(crate) fn new(seed: u64) -> VariableNamespace {
+        VariableNamespace { seed, sealed: false, variables: BTreeMap::new() }
     }
 
     /// A model version's variables, uploaded once. Clones share the device memory.
     ///
     /// # Errors
     /// Whatever the device says, `NoRoom` before any of them is there.
-    pub(crate) fn sealed(
+    pub(crate) fn upload_sealed(
         saved: &[SavedVariable],
         backend: &dyn Backend,
         meter: &Meter,
-    ) -> Result<Namespace, DeviceError> {
-        check_room(saved, backend, meter)?;
+    ) -> Result<VariableNamespace, DeviceError> {
+        check_memory(saved, backend, meter)?;
         let mut variables = BTreeMap::new();
         for it in saved {
-            let memory = Memory::Own(uploaded(it, backend, meter)?);
-            let slot = Slot { name: it.name.clone(), kind: it.kind, sealed: true, memory };
-            variables.insert(it.name.clone(), Variable(Arc::new(slot)));
+            let memory = VariableStorage::Own(upload_variable(it, backend, meter)?);
+            let slot = DeviceVariableInner { name: it.name.clone(), kind: it.kind, sealed: true, memory };
+            variables.insert(it.name.clone(), DeviceVariable(Arc::new(slot)));
         }
-        Ok(Namespace { seed: 0, sealed: true, variables })
+        Ok(VariableNamespace { seed: 0, sealed: true, variables })
     }
 
     /// A model version's variables, whose elements are in the weights that each call brings.
-    pub(crate) fn of_weights(saved: &[SavedVariable]) -> Namespace {
+    pub(crate) fn with_call_weights(saved: &[SavedVariable]) -> VariableNamespace {
         let mut sorted: Vec<&SavedVariable> = saved.iter().collect();
         sorted.sort_by(|a, b| a.name.cmp(&b.name));
         let variable = |(place, saved): (usize, &SavedVariable)| {
-            let memory = Memory::Weights { place, descriptor: saved.descriptor.clone() };
-            let slot = Slot { name: saved.name.clone(), kind: saved.kind, sealed: true, memory };
-            (saved.name.clone(), Variable(Arc::new(slot)))
+            let memory = VariableStorage::Weights { place, descriptor: saved.descriptor.clone() };
+            let slot = DeviceVariableInner { name: saved.name.clone(), kind: saved.kind, sealed: true, memory };
+            (saved.name.clone(), DeviceVariable(Arc::new(slot)))
         };
-        Namespace { seed: 0, sealed: true, variables: sorted.into_iter().enumerate().map(variable).collect() }
+        VariableNamespace { seed: 0, sealed: true, variables: sorted.into_iter().enumerate().map(variable).collect() }
     }
 
     /// Whether these have the same names, kinds, data types and shapes, so that they may take the others' places.
-    pub(crate) fn fits(&self, saved: &[SavedVariable]) -> bool {
+    pub(crate) fn has_same_layout(&self, saved: &[SavedVariable]) -> bool {
         let fits = |saved: &SavedVariable| {
-            let same = |it: &Variable| *it.descriptor() == saved.descriptor && it.0.kind == saved.kind;
+            let same = |it: &DeviceVariable| *it.descriptor() == saved.descriptor && it.0.kind == saved.kind;
             self.variables.get(&saved.name).is_some_and(same)
         };
         saved.len() == self.variables.len() && saved.iter().all(fits)
@@ -253,15 +257,15 @@ impl Namespace {
         let slots = self.variables.values().map(|variable| &*variable.0).filter(|slot| wanted(slot.kind));
         // Weights that come with each call are saved by nobody.
         let own = slots.filter_map(|slot| match &slot.memory {
-            Memory::Own(buffer) => Some((slot, buffer)),
-            Memory::Weights { .. } => None,
+            VariableStorage::Own(buffer) => Some((slot, buffer)),
+            VariableStorage::Weights { .. } => None,
         });
-        let own: Vec<(&Slot, &DeviceBuffer)> = own.collect();
+        let own: Vec<(&DeviceVariableInner, &DeviceBuffer)> = own.collect();
         if backend.stores_data() {
             let bytes = own.iter().map(|(_, buffer)| buffer.descriptor().bytes() as u64).sum();
             check_host_memory(&format_args!("a copy of {} variables, to be saved", own.len()), bytes)?;
         }
-        let save = |(slot, buffer): (&Slot, &DeviceBuffer)| {
+        let save = |(slot, buffer): (&DeviceVariableInner, &DeviceBuffer)| {
             Ok(SavedVariable {
                 name: slot.name.clone(),
                 kind: slot.kind,
@@ -283,7 +287,7 @@ impl Namespace {
     /// # Errors
     /// Not found where none has such a name, invalid argument where one is of another shape, type or kind; whatever the
     /// device says.
-    pub(crate) fn adopt(&self, weights: &[SavedVariable], backend: &dyn Backend) -> Result<usize, Fault> {
+    pub(crate) fn load_matching(&self, weights: &[SavedVariable], backend: &dyn Backend) -> Result<usize, HostError> {
         let named = |weight: &SavedVariable| self.variables.get(&weight.name);
         let matched: Vec<_> = weights.iter().filter_map(|weight| Some((named(weight)?, weight))).collect();
         for (variable, weight) in &matched {
@@ -291,7 +295,7 @@ impl Namespace {
         }
         if matched.is_empty() {
             let name = weights.first().map_or("", |weight| &weight.name);
-            return Err(Fault::not_found(name, "the model to start from has no variable of this training's"));
+            return Err(HostError::not_found(name, "the model to start from has no variable of this training's"));
         }
         for (variable, weight) in &matched {
             overwrite(backend, variable.buffer(None)?, &weight.bytes)?;
@@ -304,9 +308,9 @@ impl Namespace {
     ///
     /// # Errors
     /// Not found and invalid argument, at the variable's name; whatever the device says.
-    pub(crate) fn restore(&self, saved: &[SavedVariable], backend: &dyn Backend) -> Result<(), Fault> {
+    pub(crate) fn restore(&self, saved: &[SavedVariable], backend: &dyn Backend) -> Result<(), HostError> {
         let missing =
-            |name: &str| Fault::not_found(name, "the checkpoint and the model differ: only one has this variable");
+            |name: &str| HostError::not_found(name, "the checkpoint and the model differ: only one has this variable");
         for variable in self.variables.keys() {
             if !saved.iter().any(|saved| saved.name == *variable) {
                 return Err(missing(variable));
@@ -323,36 +327,41 @@ impl Namespace {
     }
 }
 
-impl State {
+impl InstanceState {
     /// Makes a variable.
     ///
     /// # Errors
     /// Invalid argument for its name or first elements; whatever the device says.
-    pub(crate) fn variable(
+    pub(crate) fn create_variable(
         &self,
         seed: u64,
         name: &str,
         descriptor: &Descriptor,
         initializer: Initializer,
         kind: VariableKind,
-    ) -> Result<Variable, Fault> {
+    ) -> Result<DeviceVariable, HostError> {
         if name.is_empty() || name.len() > NAME_BYTES_MAX {
             let bytes = name.len();
-            return Err(Fault::invalid(format!("a variable's name has 1 to {NAME_BYTES_MAX} bytes, not {bytes}")));
+            return Err(HostError::invalid(format!("a variable's name has 1 to {NAME_BYTES_MAX} bytes, not {bytes}")));
         }
         self.check_deadline()?;
         // What does not fit is refused before its first elements are made.
         let buffer = self.backend.allocate(descriptor, &self.meter)?;
-        if let Some(bytes) = first_values(&*self.backend, seed, name, descriptor, initializer, self.cancel_token())? {
+        if let Some(bytes) = initial_values(&*self.backend, seed, name, descriptor, initializer, self.cancel_token())? {
             self.backend.write_cancellable(&buffer, &bytes, self.cancel_token())?;
         }
-        Ok(Variable(Arc::new(Slot { name: name.to_owned(), kind, sealed: false, memory: Memory::Own(buffer) })))
+        Ok(DeviceVariable(Arc::new(DeviceVariableInner {
+            name: name.to_owned(),
+            kind,
+            sealed: false,
+            memory: VariableStorage::Own(buffer),
+        })))
     }
 }
 
-impl Host for State {}
+impl Host for InstanceState {}
 
-impl HostVariable for State {
+impl HostVariable for InstanceState {
     fn name(&mut self, variable: Resource<WitVariable>) -> wasmtime::Result<String> {
         Ok(self.table.get(&variable)?.name().to_owned())
     }
@@ -361,26 +370,26 @@ impl HostVariable for State {
         Ok(convert::wit_descriptor(self.table.get(&variable)?.descriptor()))
     }
 
-    fn read(&mut self, variable: Resource<WitVariable>) -> Result<Vec<u8>, Fault> {
-        self.asked();
+    fn read(&mut self, variable: Resource<WitVariable>) -> Result<Vec<u8>, HostError> {
+        self.record_host_call();
         let variable = self.table.get(&variable)?;
         let elements = self.backend.read_cancellable(variable.buffer(self.weights.as_deref())?, self.cancel_token())?;
         if variable.is_weight() {
-            self.weights_seen = true;
+            self.weights_read = true;
         }
-        self.asked();
+        self.record_host_call();
         Ok(elements)
     }
 
-    fn write(&mut self, variable: Resource<WitVariable>, data: Vec<u8>) -> Result<(), Fault> {
+    fn write(&mut self, variable: Resource<WitVariable>, data: Vec<u8>) -> Result<(), HostError> {
         let variable = self.table.get(&variable)?;
-        if variable.sealed() {
-            return Err(sealed(variable.name()));
+        if variable.is_sealed() {
+            return Err(sealed_error(variable.name()));
         }
         let descriptor = variable.descriptor();
         if data.len() != descriptor.bytes() {
             let message = format!("{descriptor} takes {} bytes, not {}", descriptor.bytes(), data.len());
-            return Err(Fault::invalid_at(variable.name(), message));
+            return Err(HostError::invalid_at(variable.name(), message));
         }
         Ok(self.backend.write_cancellable(variable.buffer(None)?, &data, self.cancel_token())?)
     }
@@ -392,17 +401,17 @@ impl HostVariable for State {
 }
 
 /// The refusal to change a variable of a published version.
-pub(crate) fn sealed(name: &str) -> Fault {
-    Fault::invalid_at(name, "belongs to a published model version, which never changes")
+pub(crate) fn sealed_error(name: &str) -> HostError {
+    HostError::invalid_at(name, "belongs to a published model version, which never changes")
 }
 
-impl HostVariables for State {
+impl HostVariables for InstanceState {
     fn new(&mut self, seed: u64) -> wasmtime::Result<Resource<WitVariables>> {
         // A constructor has no error to answer: past the limit of handles it traps.
-        match self.push(Namespace::new(seed)) {
+        match self.push(VariableNamespace::new(seed)) {
             Ok(namespace) => Ok(namespace),
             Err(fault) => {
-                let error = self.answer(fault)?;
+                let error = self.to_wit_error(fault)?;
                 Err(wasmtime::Error::msg(error.message))
             }
         }
@@ -415,24 +424,27 @@ impl HostVariables for State {
         descriptor: WitDescriptor,
         initializer: Initializer,
         kind: WitKind,
-    ) -> Result<Resource<WitVariable>, Fault> {
-        let (descriptor, kind) = (convert::descriptor(&descriptor)?, convert::kind(kind));
-        let Namespace { seed, sealed, variables } = self.table.get(&namespace)?;
+    ) -> Result<Resource<WitVariable>, HostError> {
+        let (descriptor, kind) = (convert::descriptor(&descriptor)?, convert::variable_kind(kind));
+        let VariableNamespace { seed, sealed, variables } = self.table.get(&namespace)?;
         if let Some(variable) = variables.get(&name) {
             variable.check(&descriptor, kind)?;
             let variable = variable.clone();
             return self.push(variable);
         }
         if *sealed {
-            return Err(Fault::not_found(name, "the model version has no such variable"));
+            return Err(HostError::not_found(name, "the model version has no such variable"));
         }
-        if name.starts_with(RESERVED) {
-            return Err(Fault::invalid_at(name, format!("names that begin with `{RESERVED}` are the host's own")));
+        if name.starts_with(RESERVED_PREFIX) {
+            return Err(HostError::invalid_at(
+                name,
+                format!("names that begin with `{RESERVED_PREFIX}` are the host's own"),
+            ));
         }
         if variables.len() >= VARIABLES_MAX {
-            return Err(Fault::out_of_memory(format!("a namespace has at most {VARIABLES_MAX} variables")));
+            return Err(HostError::out_of_memory(format!("a namespace has at most {VARIABLES_MAX} variables")));
         }
-        let variable = self.variable(*seed, &name, &descriptor, initializer, kind)?;
+        let variable = self.create_variable(*seed, &name, &descriptor, initializer, kind)?;
         self.table.get_mut(&namespace)?.variables.insert(name, variable.clone());
         self.push(variable)
     }
@@ -455,15 +467,15 @@ mod tests {
 
     use super::*;
 
-    fn saved(name: &str, dtype: DType, elements: usize, bytes: Vec<u8>) -> SavedVariable {
+    fn saved_variable(name: &str, dtype: DType, elements: usize, bytes: Vec<u8>) -> SavedVariable {
         let descriptor = Descriptor::new(dtype, Shape::new([elements]).unwrap());
         SavedVariable { name: name.to_owned(), kind: VariableKind::Parameter, descriptor, bytes: bytes.into() }
     }
 
     #[test]
-    fn weights_are_checked_by_what_they_take_on_their_device() {
+    fn weights_are_checked_against_the_memory_they_take_on_the_device() {
         // Half-precision numbers are words on an adapter without storage for them.
-        let weights = [saved("w", DType::F16, 100, vec![0; 200])];
+        let weights = [saved_variable("w", DType::F16, 100, vec![0; 200])];
         let words = CompileTarget { half_storage: false, ..CompileTarget::gpu() };
         for (target, taken) in [(CompileTarget::cpu(), 200), (CompileTarget::gpu(), 200), (words, 400)] {
             let device = NullBackend::new(target);
@@ -472,28 +484,32 @@ mod tests {
                     let is_whole = matches!(refused, DeviceError::OutOfMemory { asked_bytes, used_bytes: 0, .. } if asked_bytes == taken);
                     assert!(is_whole, "{refused}");
                 };
-                let uploaded = Weights::upload(&weights, &device, &Meter::new(limit)).map(drop).map_err(refusal);
-                let sealed = Namespace::sealed(&weights, &device, &Meter::new(limit)).map(drop).map_err(refusal);
+                let uploaded = DeviceWeights::upload(&weights, &device, &Meter::new(limit)).map(drop).map_err(refusal);
+                let sealed =
+                    VariableNamespace::upload_sealed(&weights, &device, &Meter::new(limit)).map(drop).map_err(refusal);
                 assert_eq!((uploaded.is_ok(), sealed.is_ok()), (fits, fits), "{taken} bytes of {limit}");
             }
         }
     }
 
     #[test]
-    fn a_model_that_no_machine_holds_is_published_and_opened_where_graphs_are_looked_at() {
+    fn a_model_larger_than_memory_can_be_published_and_opened_in_a_dry_run() {
         let (device, meter) = (NullBackend::new(CompileTarget::gpu()), Meter::unlimited());
-        let (huge, small) = (saved("a", DType::F32, (1 << 31) - 1, Vec::new()), saved("b", DType::F32, 1, vec![1; 4]));
+        let (huge, small) = (
+            saved_variable("a", DType::F32, (1 << 31) - 1, Vec::new()),
+            saved_variable("b", DType::F32, 1, vec![1; 4]),
+        );
         let first = |initializer| {
-            first_values(&device, 0, "a", &huge.descriptor, initializer, &CancelToken::never())
+            initial_values(&device, 0, "a", &huge.descriptor, initializer, &CancelToken::never())
                 .map_err(|fault| format!("{fault:?}"))
         };
         assert_eq!(first(Initializer::Normal((0.0, 1.0))), Ok(None));
         assert!(first(Initializer::Normal((0.0, -1.0))).is_err(), "it is wrong all the same");
         assert_eq!(first(Initializer::Zeros), Ok(None));
 
-        let opened = Namespace::sealed(&[huge.clone(), small.clone()], &device, &meter).unwrap();
+        let opened = VariableNamespace::upload_sealed(&[huge.clone(), small.clone()], &device, &meter).unwrap();
         let published = opened.save(&device, &CancelToken::never(), |_| true).unwrap();
         assert_eq!(published, [huge, small], "what was written is kept");
-        Weights::upload(&published, &device, &meter).unwrap();
+        DeviceWeights::upload(&published, &device, &meter).unwrap();
     }
 }

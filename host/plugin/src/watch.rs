@@ -31,21 +31,21 @@ impl ModelWatch {
     }
 
     fn start_with(models_dir: &Path, debounce: Duration, rescan: Duration) -> Result<ModelWatch, PluginError> {
-        let dir = models_dir.canonicalize().map_err(failed)?;
+        let dir = models_dir.canonicalize().map_err(watch_error)?;
         // One waiting hint is as good as many.
         let (hint, hints) = sync_channel(1);
         let replaced = Arc::new(AtomicBool::new(false));
         let forward = forward(dir.clone(), hint, Arc::clone(&replaced));
-        let mut watcher = notify::recommended_watcher(forward).map_err(failed)?;
-        watcher.watch(&dir, RecursiveMode::Recursive).map_err(failed)?;
+        let mut watcher = notify::recommended_watcher(forward).map_err(watch_error)?;
+        watcher.watch(&dir, RecursiveMode::Recursive).map_err(watch_error)?;
         if let Some(parent) = dir.parent() {
             // Only to see the directory itself replaced: what else is below the parent is none of ours.
-            watcher.watch(parent, RecursiveMode::NonRecursive).map_err(failed)?;
+            watcher.watch(parent, RecursiveMode::NonRecursive).map_err(watch_error)?;
         }
         let watcher = Arc::new(Mutex::new(watcher));
         let (tick, ticks) = mpsc::channel(1);
-        let settle = Settle { hints, tick, debounce, rescan, dir, replaced, watcher: Arc::downgrade(&watcher) };
-        std::thread::Builder::new().name("model-watch".to_owned()).spawn(move || settle.run()).map_err(failed)?;
+        let settle = WatchDebouncer { hints, tick, debounce, rescan, dir, replaced, watcher: Arc::downgrade(&watcher) };
+        std::thread::Builder::new().name("model-watch".to_owned()).spawn(move || settle.run()).map_err(watch_error)?;
         Ok(ModelWatch { ticks, _watcher: watcher })
     }
 
@@ -60,7 +60,7 @@ impl ModelWatch {
     }
 }
 
-fn failed(error: impl std::fmt::Display) -> PluginError {
+fn watch_error(error: impl std::fmt::Display) -> PluginError {
     PluginError::Watch { reason: error.to_string() }
 }
 
@@ -93,7 +93,7 @@ fn forward(
 }
 
 /// Turns hints into ticks: one when they have ceased for a while, and one now and then without any.
-struct Settle {
+struct WatchDebouncer {
     hints: Receiver<()>,
     tick: mpsc::Sender<()>,
     debounce: Duration,
@@ -103,7 +103,7 @@ struct Settle {
     watcher: Weak<Mutex<RecommendedWatcher>>,
 }
 
-impl Settle {
+impl WatchDebouncer {
     fn run(self) {
         loop {
             match self.hints.recv_timeout(self.rescan) {
@@ -117,7 +117,7 @@ impl Settle {
             }
             // Before the tick: what happens between looking and watching would be missed.
             if self.replaced.swap(false, Ordering::AcqRel) {
-                self.watch_again();
+                self.rewatch();
             }
             // A full channel holds a tick already.
             if let Err(mpsc::error::TrySendError::Closed(())) = self.tick.try_send(()) {
@@ -127,7 +127,7 @@ impl Settle {
     }
 
     /// Follows the path to the directory that is there now.
-    fn watch_again(&self) {
+    fn rewatch(&self) {
         let Some(watcher) = self.watcher.upgrade() else { return };
         let mut watcher = watcher.lock().unwrap_or_else(PoisonError::into_inner);
         // The old directory may be gone, and its watch with it.

@@ -5,17 +5,17 @@ use include_dir::{Dir, include_dir};
 use wit_parser::{Resolve, SourceMap, WorldItem, WorldKey};
 
 use crate::error::PluginError;
-use crate::inspect::Face;
+use crate::inspect::ComponentInterface;
 
 /// The interface files.
-pub static WIT: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/../../wit");
+pub static WIT_FILES: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/../../wit");
 
 /// The world of the host's own side, which no plugin is of.
 const HOST_WORLD: &str = "any-plugin";
 
 /// A world that a plugin can be of.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct World {
+pub struct PluginWorld {
     /// Its name: `model-plugin`.
     pub name: String,
     /// The version of the package that it belongs to, which all its interfaces have.
@@ -32,9 +32,9 @@ pub struct World {
 ///
 /// # Errors
 /// `Engine` where the files that this program carries are no WIT package.
-pub fn worlds() -> Result<Vec<World>, PluginError> {
+pub fn plugin_worlds() -> Result<Vec<PluginWorld>, PluginError> {
     let mut sources = SourceMap::default();
-    for file in WIT.files() {
+    for file in WIT_FILES.files() {
         let text = file.contents_utf8().ok_or_else(|| PluginError::engine("an interface file is no text"))?;
         sources.push_str(&file.path().display().to_string(), text);
     }
@@ -45,24 +45,24 @@ pub fn worlds() -> Result<Vec<World>, PluginError> {
     let version = package.name.version.as_ref().map(ToString::to_string).unwrap_or_default();
     let worlds = package.worlds.values().map(|id| &resolve.worlds[*id]).filter(|world| world.name != HOST_WORLD);
     Ok(worlds
-        .map(|world| World {
+        .map(|world| PluginWorld {
             name: world.name.clone(),
             version: version.clone(),
             about: world.docs.contents.as_deref().unwrap_or_default().trim().replace('\n', " "),
-            exports: interfaces(&resolve, world.exports.iter()),
-            imports: interfaces(&resolve, world.imports.iter()),
+            exports: interface_names(&resolve, world.exports.iter()),
+            imports: interface_names(&resolve, world.imports.iter()),
         })
         .collect())
 }
 
-impl World {
+impl PluginWorld {
     /// What a component of it exports: `saggar:plugin/trainer@0.1.0`.
-    pub fn exported(&self) -> impl Iterator<Item = String> {
+    pub fn export_names(&self) -> impl Iterator<Item = String> {
         self.exports.iter().map(|interface| format!("saggar:plugin/{interface}@{}", self.version))
     }
 
     /// Whether `text` names it: its name alone, or with its version or the beginning of that, as in `train-plugin@0.1`.
-    pub fn is_named(&self, text: &str) -> bool {
+    pub fn matches_name(&self, text: &str) -> bool {
         let Some((name, version)) = text.split_once('@') else { return text == self.name };
         let begins = self.version.strip_prefix(version).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
         name == self.name && begins && !version.is_empty()
@@ -70,12 +70,12 @@ impl World {
 }
 
 /// What a component exports, by name with its version; none where the bytes are no component. It is not compiled.
-pub fn exports(wasm: &[u8]) -> Option<Vec<String>> {
-    Face::of_bytes(wasm).map(|face| face.exports)
+pub fn component_exports(wasm: &[u8]) -> Option<Vec<String>> {
+    ComponentInterface::from_bytes(wasm).map(|face| face.exports)
 }
 
 /// The names of interfaces among what a world gives or takes.
-fn interfaces<'a>(resolve: &Resolve, items: impl Iterator<Item = (&'a WorldKey, &'a WorldItem)>) -> Vec<String> {
+fn interface_names<'a>(resolve: &Resolve, items: impl Iterator<Item = (&'a WorldKey, &'a WorldItem)>) -> Vec<String> {
     let name = |(_, item): (&WorldKey, &WorldItem)| match item {
         WorldItem::Interface { id, .. } => resolve.interfaces[*id].name.clone(),
         WorldItem::Function(_) | WorldItem::Type { .. } => None,
@@ -89,12 +89,12 @@ mod tests {
 
     use super::*;
     use crate::error::WIT_VERSION;
-    use crate::inspect::{GIVEN, GIVEN_TRAINER};
+    use crate::inspect::{PLUGIN_IMPORTS, TRAINER_IMPORTS};
 
     #[test]
-    fn a_world_is_named_with_as_much_of_its_version_as_is_said() {
-        let worlds = worlds().unwrap();
-        let named = |text: &str| worlds.iter().filter(|world| world.is_named(text)).count();
+    fn a_world_matches_its_name_with_any_prefix_of_its_version() {
+        let worlds = plugin_worlds().unwrap();
+        let named = |text: &str| worlds.iter().filter(|world| world.matches_name(text)).count();
         for text in ["train-plugin", "train-plugin@0", "train-plugin@0.1", "train-plugin@0.1.0"] {
             assert_eq!(named(text), 1, "{text}");
         }
@@ -104,19 +104,23 @@ mod tests {
     }
 
     #[test]
-    fn the_worlds_are_those_that_components_are_checked_against() {
-        let worlds = worlds().unwrap();
+    fn listed_worlds_match_the_interfaces_that_components_are_checked_against() {
+        let worlds = plugin_worlds().unwrap();
         let names: Vec<&str> = worlds.iter().map(|world| world.name.as_str()).collect();
         assert_eq!(names, ["model-plugin", "predict-plugin", "train-plugin", "import-plugin"]);
         for world in &worlds {
             assert_eq!(world.version, WIT_VERSION, "{}", world.name);
             assert!(world.about.ends_with('.'), "{}: {:?}", world.name, world.about);
             let trains = world.exports.iter().any(|name| name == "trainer");
-            let given = GIVEN.iter().chain(GIVEN_TRAINER.iter().filter(|_| trains)).copied().collect::<BTreeSet<_>>();
+            let given = PLUGIN_IMPORTS
+                .iter()
+                .chain(TRAINER_IMPORTS.iter().filter(|_| trains))
+                .copied()
+                .collect::<BTreeSet<_>>();
             let imports: BTreeSet<&str> = world.imports.iter().map(String::as_str).collect();
             assert!(imports.is_subset(&given), "{}: {imports:?}", world.name);
         }
         let all: BTreeSet<&str> = worlds.iter().flat_map(|world| &world.imports).map(String::as_str).collect();
-        assert_eq!(all, GIVEN.iter().chain(&GIVEN_TRAINER).copied().collect());
+        assert_eq!(all, PLUGIN_IMPORTS.iter().chain(&TRAINER_IMPORTS).copied().collect());
     }
 }

@@ -10,36 +10,39 @@ mod trainer;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use recorder::{Recorder, cpu};
+use recorder::{RecordingJobContext, cpu};
 use saggar_device::Meter;
-use saggar_plugin::{Host, HostConfig, LoadedModel, ModelLimits, ModelParts, Outcome, PluginError, TrainLimits, train};
+use saggar_plugin::{
+    LoadedModel, ModelLimits, ModelParts, PluginEngine, PluginEngineConfig, PluginError, TrainLimits, TrainOutcome,
+    train,
+};
 use trainer::TrainerComponent;
 
 /// A component whose trainer runs `body`, with `imports` and with its interfaces of `version`.
-fn trainer(imports: &str, version: &str, body: &str) -> Vec<u8> {
+fn trainer_component(imports: &str, version: &str, body: &str) -> Vec<u8> {
     let fields = "(func $deep (param i64) (result i64)
         (i64.add (call $deep (i64.add (local.get 0) (i64.const 1))) (local.get 0)))";
     TrainerComponent { prelude: imports, version, body, fields, ..TrainerComponent::default() }.wasm()
 }
 
-fn host() -> Host {
-    Host::new(HostConfig::default()).unwrap()
+fn host() -> PluginEngine {
+    PluginEngine::new(PluginEngineConfig::default()).unwrap()
 }
 
-fn run(host: &Host, wasm: &[u8], limits: TrainLimits) -> Result<Outcome, PluginError> {
+fn run(host: &PluginEngine, wasm: &[u8], limits: TrainLimits) -> Result<TrainOutcome, PluginError> {
     let plugin = host.compile(wasm)?;
-    let context = Box::new(Recorder::default());
+    let context = Box::new(RecordingJobContext::default());
     train(host, &plugin, cpu(), Meter::unlimited(), BTreeMap::new(), context, limits)
 }
 
-fn refusal(host: &Host, wasm: &[u8]) -> String {
+fn refusal(host: &PluginEngine, wasm: &[u8]) -> String {
     let error = host.compile(wasm).unwrap_err();
     assert_eq!(error.reason(), "BAD_PLUGIN", "{error}");
     error.to_string()
 }
 
 #[test]
-fn what_is_no_component_is_named() {
+fn files_that_are_not_components_are_refused_by_what_they_are() {
     let host = host();
     let check = |wasm: &[u8], expected: &str| {
         let message = refusal(&host, wasm);
@@ -56,9 +59,9 @@ fn what_is_no_component_is_named() {
 }
 
 #[test]
-fn a_component_cut_anywhere_is_malformed() {
+fn a_truncated_component_is_malformed() {
     let host = host();
-    let whole = trainer("", "0.1.0", "");
+    let whole = trainer_component("", "0.1.0", "");
     host.compile(&whole).unwrap();
     for length in 8..whole.len() {
         match host.compile(&whole[..length]) {
@@ -66,16 +69,16 @@ fn a_component_cut_anywhere_is_malformed() {
             Err(PluginError::Malformed { .. } | PluginError::NoExports { .. }) => {}
             Err(error) => panic!("{length}: {error}"),
             // Only the names in the last section, which is a custom one, may be missing.
-            Ok(plugin) => assert!(plugin.trains() && whole[length] == 0, "{length}"),
+            Ok(plugin) => assert!(plugin.has_trainer() && whole[length] == 0, "{length}"),
         }
     }
 }
 
 #[test]
-fn imports_that_are_not_given_are_named() {
+fn unknown_imports_are_refused_by_name() {
     let host = host();
     let check = |imports: &str, version: &str, expected: &str| {
-        let message = refusal(&host, &trainer(imports, version, ""));
+        let message = refusal(&host, &trainer_component(imports, version, ""));
         assert!(message.contains(expected), "{message}");
     };
     let instance = |name: &str| format!(r#"(import "{name}" (instance))"#);
@@ -86,14 +89,14 @@ fn imports_that_are_not_given_are_named() {
     check("", "0.7.0", "saggar:plugin/trainer has version 0.7.0");
     check("", "1.1.0", "this host speaks 0.1.0");
     // Patches of one minor version are one interface.
-    host.compile(&trainer(&instance("saggar:plugin/logging@0.1.0"), "0.1.0", "")).unwrap();
+    host.compile(&trainer_component(&instance("saggar:plugin/logging@0.1.0"), "0.1.0", "")).unwrap();
     let wrong = r#"(import "saggar:plugin/logging@0.1.0" (instance (export "log" (func (param "line" string)))))"#;
     check(wrong, "0.1.0", "does not fit saggar:plugin@0.1.0");
 }
 
 /// `open("/etc/passwd")` would need one of these.
 #[test]
-fn ab_05_a_plugin_that_would_reach_files_network_or_environment_is_refused() {
+fn a_plugin_that_imports_files_network_or_environment_is_refused() {
     let host = host();
     let open = r#"(export "open-at" (func (param "path" string) (result (result u32))))"#;
     for (name, functions) in [
@@ -104,13 +107,13 @@ fn ab_05_a_plugin_that_would_reach_files_network_or_environment_is_refused() {
         ("wasi:random/random@0.2.0", ""),
     ] {
         let import = format!(r#"(import "{name}" (instance {functions}))"#);
-        let message = refusal(&host, &trainer(&import, "0.1.0", ""));
+        let message = refusal(&host, &trainer_component(&import, "0.1.0", ""));
         assert!(message.contains(&format!("imports {name}")), "{message}");
     }
 }
 
 #[test]
-fn a_predictor_is_given_no_job() {
+fn a_predictor_that_imports_the_job_interface_is_refused() {
     let text = r#"(component
         (import "saggar:plugin/job@0.1.0" (instance))
         (instance $i)
@@ -123,10 +126,10 @@ fn a_predictor_is_given_no_job() {
 }
 
 #[test]
-fn halves_that_are_missing_are_named() {
+fn missing_exports_are_named() {
     let host = host();
-    let plugin = host.compile(&trainer("", "0.1.0", "")).unwrap();
-    assert!(plugin.trains() && !plugin.predicts());
+    let plugin = host.compile(&trainer_component("", "0.1.0", "")).unwrap();
+    assert!(plugin.has_trainer() && !plugin.has_predictor());
     let parts = ModelParts {
         plugin,
         variables: Vec::new(),
@@ -134,7 +137,7 @@ fn halves_that_are_missing_are_named() {
         weights_meter: Meter::unlimited(),
         meter: Meter::unlimited(),
         limits: ModelLimits::default(),
-        started: None,
+        on_instance_start: None,
     };
     let loaded = LoadedModel::load(&host, parts, cpu());
     assert_eq!(loaded.unwrap_err().to_string(), "the plugin has no saggar:plugin/predictor: it cannot predict");
@@ -144,17 +147,17 @@ fn halves_that_are_missing_are_named() {
 }
 
 #[test]
-fn code_that_fails_is_told_apart() {
+fn each_kind_of_guest_failure_has_its_own_reason() {
     let host = host();
     let limits = TrainLimits { time: Some(Duration::from_millis(100)), ..TrainLimits::default() };
     let check = |body: &str, limits: TrainLimits, reason: &str| {
-        let error = run(&host, &trainer("", "0.1.0", body), limits).unwrap_err();
+        let error = run(&host, &trainer_component("", "0.1.0", body), limits).unwrap_err();
         assert_eq!(error.reason(), reason, "{error}");
         error.to_string()
     };
     check("unreachable", TrainLimits::default(), "TRAP");
     check("(loop (br 0))", limits, "DEADLINE");
-    let hung = TrainLimits { quiet: Duration::from_millis(100), ..TrainLimits::default() };
+    let hung = TrainLimits { watchdog_timeout: Duration::from_millis(100), ..TrainLimits::default() };
     check("(loop (br 0))", hung, "HUNG");
     check("(drop (call $deep (i64.const 0)))", TrainLimits::default(), "STACK_OVERFLOW");
     let grow = "(if (i32.eq (memory.grow (i32.const 1024)) (i32.const -1)) (then unreachable))";
@@ -162,7 +165,10 @@ fn code_that_fails_is_told_apart() {
     let message = check(grow, little, "MEMORY_LIMIT");
     assert!(message.contains("33554432 bytes"), "{message}");
     // After all of this the host is as good as new, and enough memory is enough.
-    assert_eq!(run(&host, &trainer("", "0.1.0", grow), TrainLimits::default()).unwrap(), Outcome::Finished);
+    assert_eq!(
+        run(&host, &trainer_component("", "0.1.0", grow), TrainLimits::default()).unwrap(),
+        TrainOutcome::Finished
+    );
 }
 
 #[test]
@@ -174,13 +180,13 @@ fn memory_past_the_limit_is_refused_before_anything_runs() {
 }
 
 #[test]
-fn compiled_plugins_are_kept() {
+fn compiled_plugins_are_cached() {
     let dir = tempfile::tempdir().unwrap();
-    let config = || HostConfig { cache_dir: Some(dir.path().to_owned()), ..HostConfig::default() };
-    let wasm = trainer("", "0.1.0", "");
+    let config = || PluginEngineConfig { cache_dir: Some(dir.path().to_owned()), ..PluginEngineConfig::default() };
+    let wasm = trainer_component("", "0.1.0", "");
     for _ in 0..2 {
-        let host = Host::new(config()).unwrap();
-        assert_eq!(run(&host, &wasm, TrainLimits::default()).unwrap(), Outcome::Finished);
+        let host = PluginEngine::new(config()).unwrap();
+        assert_eq!(run(&host, &wasm, TrainLimits::default()).unwrap(), TrainOutcome::Finished);
     }
     assert_eq!(std::fs::read_dir(dir.path().join("plugins")).unwrap().count(), 1);
 }

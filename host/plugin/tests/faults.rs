@@ -10,26 +10,26 @@ mod trainer;
 
 use std::collections::BTreeMap;
 
-use recorder::{Recorder, cpu};
+use recorder::{RecordingJobContext, cpu};
 use saggar_device::Meter;
 use saggar_plugin::limits::{COMPONENT_HANDLES_MAX, TABLE_ELEMENTS_MAX};
-use saggar_plugin::{Host, HostConfig, Outcome, Plugin, PluginError, TrainLimits, train};
+use saggar_plugin::{CompiledPlugin, PluginEngine, PluginEngineConfig, PluginError, TrainLimits, TrainOutcome, train};
 use trainer::TrainerComponent;
 
-fn host() -> Host {
-    Host::new(HostConfig::default()).unwrap()
+fn host() -> PluginEngine {
+    PluginEngine::new(PluginEngineConfig::default()).unwrap()
 }
 
-fn run(host: &Host, plugin: &Plugin) -> Result<Outcome, PluginError> {
-    let context = Box::new(Recorder::default());
+fn run(host: &PluginEngine, plugin: &CompiledPlugin) -> Result<TrainOutcome, PluginError> {
+    let context = Box::new(RecordingJobContext::default());
     train(host, plugin, cpu(), Meter::unlimited(), BTreeMap::new(), context, TrainLimits::default())
 }
 
 /// How the trainer ends. After it, the same host must run one that behaves.
-fn outcome(host: &Host, trainer: TrainerComponent<'_>) -> Result<Outcome, PluginError> {
+fn run_then_check_host(host: &PluginEngine, trainer: TrainerComponent<'_>) -> Result<TrainOutcome, PluginError> {
     let ended = run(host, &host.compile(&trainer.wasm())?);
     let well = host.compile(&TrainerComponent::default().wasm()).unwrap();
-    assert_eq!(run(host, &well).unwrap(), Outcome::Finished);
+    assert_eq!(run(host, &well).unwrap(), TrainOutcome::Finished);
     ended
 }
 
@@ -51,7 +51,7 @@ const RESOURCE_FIELDS: &str = r#"
     (import "host" "drop" (func $drop (param i32)))"#;
 
 /// Returns a trainer component that defines a resource.
-fn with_resource<'a>(prelude: &'a str, body: &'a str) -> TrainerComponent<'a> {
+fn trainer_with_resource<'a>(prelude: &'a str, body: &'a str) -> TrainerComponent<'a> {
     TrainerComponent {
         prelude,
         arguments: RESOURCE_ARGUMENTS,
@@ -62,9 +62,9 @@ fn with_resource<'a>(prelude: &'a str, body: &'a str) -> TrainerComponent<'a> {
 }
 
 #[test]
-fn fault_24_traps_at_the_start_and_in_destructors_are_named() {
+fn traps_in_start_functions_and_destructors_are_named() {
     let host = host();
-    let trap = |trainer: TrainerComponent<'_>| match outcome(&host, trainer) {
+    let trap = |trainer: TrainerComponent<'_>| match run_then_check_host(&host, trainer) {
         Err(PluginError::Trap { during, reason }) => (during, reason),
         ended => panic!("{ended:?}"),
     };
@@ -73,17 +73,17 @@ fn fault_24_traps_at_the_start_and_in_destructors_are_named() {
     assert_eq!((during, reason.contains("unreachable") && reason.contains("begin")), ("start", true), "{reason}");
 
     let traps = resource("unreachable");
-    let (during, reason) = trap(with_resource(&traps, "(call $drop (call $new (i32.const 7)))"));
+    let (during, reason) = trap(trainer_with_resource(&traps, "(call $drop (call $new (i32.const 7)))"));
     assert_eq!((during, reason.contains("unreachable") && reason.contains("destroy")), ("train", true), "{reason}");
     // What is left when the call ends goes with the instance, and nothing of the plugin's runs.
-    let left = with_resource(&traps, "(drop (call $new (i32.const 7)))");
-    assert_eq!(outcome(&host, left).unwrap(), Outcome::Finished);
+    let left = trainer_with_resource(&traps, "(drop (call $new (i32.const 7)))");
+    assert_eq!(run_then_check_host(&host, left).unwrap(), TrainOutcome::Finished);
 
-    let (during, reason) = trap(with_resource(&resource(""), "(call $drop (i32.const 99))"));
+    let (during, reason) = trap(trainer_with_resource(&resource(""), "(call $drop (i32.const 99))"));
     assert_eq!((during, reason.contains("unknown handle index 99")), ("train", true), "{reason}");
     let twice = "(local $it i32) (local.set $it (call $new (i32.const 7)))
         (call $drop (local.get $it)) (call $drop (local.get $it))";
-    let (during, reason) = trap(with_resource(&resource(""), twice));
+    let (during, reason) = trap(trainer_with_resource(&resource(""), twice));
     assert_eq!((during, reason.contains("unknown handle index")), ("train", true), "{reason}");
 }
 
@@ -99,7 +99,7 @@ fn anonymous_peak() -> u64 {
 const FLOOD_BYTES_MAX: u64 = 16 << 20;
 
 /// Runs a flood, and returns its end with what it took of this process's memory.
-fn flood(host: &Host, trainer: TrainerComponent<'_>) -> (Result<Outcome, PluginError>, u64) {
+fn measure_flood(host: &PluginEngine, trainer: TrainerComponent<'_>) -> (Result<TrainOutcome, PluginError>, u64) {
     let plugin = host.compile(&trainer.wasm()).unwrap();
     // The first run of anything takes memory that the process keeps.
     run(host, &host.compile(&TrainerComponent::default().wasm()).unwrap()).unwrap();
@@ -110,11 +110,11 @@ fn flood(host: &Host, trainer: TrainerComponent<'_>) -> (Result<Outcome, PluginE
 }
 
 #[test]
-fn fault_26_a_flood_of_table_elements_is_refused_by_name() {
+fn a_flood_of_table_elements_is_refused_by_name() {
     let host = host();
     let limit = format!("the plugin needs more table elements than the {TABLE_ELEMENTS_MAX} it is given (train): ");
     let refused = |trainer: TrainerComponent<'_>| {
-        let (ended, bytes) = flood(&host, trainer);
+        let (ended, bytes) = measure_flood(&host, trainer);
         let error = ended.unwrap_err();
         assert_eq!(error.reason(), "TABLE_LIMIT", "{error}");
         assert!(error.to_string().starts_with(&limit), "{error}");
@@ -133,33 +133,36 @@ fn fault_26_a_flood_of_table_elements_is_refused_by_name() {
     };
     refused(TrainerComponent { fields: &tables, body: &all(20_000), ..TrainerComponent::default() });
     let within = TrainerComponent { fields: &tables, body: &all(12_000), ..TrainerComponent::default() };
-    assert_eq!(outcome(&host, within).unwrap(), Outcome::Finished);
+    assert_eq!(run_then_check_host(&host, within).unwrap(), TrainOutcome::Finished);
 
     // Who is refused and goes on has not failed.
     let goes_on = format!("(drop {})", grow("$t", 1 << 30));
     let body = TrainerComponent { fields: "(table $t 0 funcref)", body: &goes_on, ..TrainerComponent::default() };
-    assert_eq!(outcome(&host, body).unwrap(), Outcome::Finished);
+    assert_eq!(run_then_check_host(&host, body).unwrap(), TrainOutcome::Finished);
 }
 
 #[test]
-fn fault_26_tables_past_the_limit_are_refused_before_anything_runs() {
+fn tables_past_the_limit_are_refused_before_anything_runs() {
     let host = host();
     let one = format!("(table {} funcref)", TABLE_ELEMENTS_MAX + 1);
-    let error = outcome(&host, TrainerComponent { fields: &one, ..TrainerComponent::default() }).unwrap_err();
+    let error =
+        run_then_check_host(&host, TrainerComponent { fields: &one, ..TrainerComponent::default() }).unwrap_err();
     assert_eq!(error.reason(), "BAD_PLUGIN", "{error}");
     let told = "the component has 100001 elements in one table, and at most 100000 are accepted";
     assert!(error.to_string().starts_with(told), "{error}");
     let half = TABLE_ELEMENTS_MAX / 2 + 1;
     let two = format!("(table {half} funcref) (table {half} funcref)");
-    let error = outcome(&host, TrainerComponent { fields: &two, ..TrainerComponent::default() }).unwrap_err();
+    let error =
+        run_then_check_host(&host, TrainerComponent { fields: &two, ..TrainerComponent::default() }).unwrap_err();
     assert!(matches!(error, PluginError::TableLimit { during: "start", .. }), "{error}");
 }
 
 #[test]
-fn fault_26_a_flood_of_own_handles_is_refused_by_name() {
+fn a_flood_of_component_handles_is_refused_by_name() {
     let host = host();
     let prelude = resource("");
-    let (ended, bytes) = flood(&host, with_resource(&prelude, "(loop (drop (call $new (i32.const 7))) (br 0))"));
+    let (ended, bytes) =
+        measure_flood(&host, trainer_with_resource(&prelude, "(loop (drop (call $new (i32.const 7))) (br 0))"));
     let error = ended.unwrap_err();
     assert_eq!(error.reason(), "HANDLE_LIMIT", "{error}");
     let told = format!("the plugin holds {COMPONENT_HANDLES_MAX} handles, the most it may (train): ");
@@ -172,12 +175,12 @@ fn fault_26_a_flood_of_own_handles_is_refused_by_name() {
         "(local $n i32) (loop (call $drop (call $new (i32.const 7)))
             (br_if 0 (i32.lt_u (local.tee $n (i32.add (local.get $n) (i32.const 1))) (i32.const {many}))))"
     );
-    assert_eq!(outcome(&host, with_resource(&prelude, &body)).unwrap(), Outcome::Finished);
+    assert_eq!(run_then_check_host(&host, trainer_with_resource(&prelude, &body)).unwrap(), TrainOutcome::Finished);
 }
 
 /// A trainer that asks for the job's parameters, which the host writes to memory that `realloc` gives it. `realloc` does
 /// this before it answers.
-fn asks_for_parameters(realloc: &str) -> Vec<u8> {
+fn trainer_requesting_parameters(realloc: &str) -> Vec<u8> {
     let prelude = format!(
         r#"(import "saggar:plugin/job@0.1.0" (instance $job
              (export "parameters" (func (result string))) (export "seed" (func (result u64)))))
@@ -202,11 +205,11 @@ fn asks_for_parameters(realloc: &str) -> Vec<u8> {
 
 /// The host calls a plugin from within a call only to be given memory. There the plugin may call nobody.
 #[test]
-fn fault_29_a_host_call_from_within_a_host_call_is_refused() {
+fn a_host_call_within_a_host_call_is_refused() {
     let host = host();
-    let well = host.compile(&asks_for_parameters("")).unwrap();
-    let enters = host.compile(&asks_for_parameters("(drop (call $seed))")).unwrap();
-    assert_eq!(run(&host, &well).unwrap(), Outcome::Finished);
+    let well = host.compile(&trainer_requesting_parameters("")).unwrap();
+    let enters = host.compile(&trainer_requesting_parameters("(drop (call $seed))")).unwrap();
+    assert_eq!(run(&host, &well).unwrap(), TrainOutcome::Finished);
     for _ in 0..3 {
         match run(&host, &enters).unwrap_err() {
             PluginError::Trap { during: "train", reason } => {
@@ -215,12 +218,12 @@ fn fault_29_a_host_call_from_within_a_host_call_is_refused() {
             }
             error => panic!("{error}"),
         }
-        assert_eq!(run(&host, &well).unwrap(), Outcome::Finished);
+        assert_eq!(run(&host, &well).unwrap(), TrainOutcome::Finished);
     }
     // What `realloc` does wrong otherwise is told as well.
-    let traps = host.compile(&asks_for_parameters("unreachable")).unwrap();
+    let traps = host.compile(&trainer_requesting_parameters("unreachable")).unwrap();
     assert!(matches!(run(&host, &traps), Err(PluginError::Trap { during: "train", .. })));
-    let nowhere = host.compile(&asks_for_parameters("(return (i32.const -8))")).unwrap();
+    let nowhere = host.compile(&trainer_requesting_parameters("(return (i32.const -8))")).unwrap();
     match run(&host, &nowhere).unwrap_err() {
         PluginError::Trap { during: "train", reason } => assert!(reason.contains("beyond end of memory"), "{reason}"),
         error => panic!("{error}"),

@@ -11,38 +11,43 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use recorder::{Record, Recorder, cpu};
+use recorder::{JobRecording, RecordingJobContext, cpu};
 use saggar_device::Meter;
 use saggar_plugin::limits::{LOG_LINES_MAX, METRIC_SERIES_MAX, PIECES_MAX};
 use saggar_plugin::{
-    CancelToken, Host, HostConfig, LoadedModel, ModelLimits, ModelParts, Outcome, Piece, PieceSink, Plugin,
-    PluginError, Terms, TrainLimits, Undelivered, train,
+    CancelToken, CompiledPlugin, LoadedModel, ModelLimits, ModelParts, OutputPiece, PieceSink, PluginEngine,
+    PluginEngineConfig, PluginError, PredictionOptions, SendPieceError, TrainLimits, TrainOutcome, train,
 };
 use saggar_tensor::{DType, Descriptor, Shape};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 const DEVICE_BYTES: u64 = 64 << 20;
 
-struct Bench {
-    host: Host,
-    plugin: Plugin,
+struct HostilePluginFixture {
+    host: PluginEngine,
+    plugin: CompiledPlugin,
 }
 
-impl Bench {
-    fn new() -> Option<Bench> {
+impl HostilePluginFixture {
+    fn new() -> Option<HostilePluginFixture> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let Ok(wasm) = std::fs::read(root.join("tests/guests/target/saggar/hostile.wasm")) else {
             println!("SKIP: tests/guests/target/saggar/hostile.wasm is missing: `make guests` builds it");
             return None;
         };
-        let host = Host::new(HostConfig::default()).unwrap();
+        let host = PluginEngine::new(PluginEngineConfig::default()).unwrap();
         let plugin = host.compile(&wasm).unwrap();
-        Some(Bench { host, plugin })
+        Some(HostilePluginFixture { host, plugin })
     }
 
-    fn train(&self, behaviour: &str, limits: TrainLimits, job: Recorder) -> Result<Outcome, PluginError> {
+    fn train(
+        &self,
+        behaviour: &str,
+        limits: TrainLimits,
+        job: RecordingJobContext,
+    ) -> Result<TrainOutcome, PluginError> {
         let parameters = format!(r#"{{"train": "{behaviour}"}}"#);
-        let job = Box::new(Recorder { parameters, ..job });
+        let job = Box::new(RecordingJobContext { parameters, ..job });
         let meter = Meter::new(DEVICE_BYTES);
         let outcome = train(&self.host, &self.plugin, cpu(), meter.clone(), BTreeMap::new(), job, limits);
         assert_eq!(meter.bytes(), 0, "{behaviour} left something on the device");
@@ -58,7 +63,7 @@ impl Bench {
             weights_meter: Meter::unlimited(),
             meter: Meter::new(DEVICE_BYTES),
             limits,
-            started: None,
+            on_instance_start: None,
         };
         LoadedModel::load(&self.host, parts, cpu())
     }
@@ -71,7 +76,7 @@ fn x(items: usize) -> Vec<(String, Descriptor, Vec<u8>)> {
 }
 
 /// The reasons that a misbehaviour may end with. Which of two limits is met first is the plugin's business.
-const DAMAGES: [(&str, &[&str]); 14] = [
+const TRAINING_FAULTS: [(&str, &[&str]); 14] = [
     ("loop", &["DEADLINE"]),
     ("trap", &["TRAP"]),
     ("drop", &["TRAP"]),
@@ -90,15 +95,17 @@ const DAMAGES: [(&str, &[&str]); 14] = [
 ];
 
 #[test]
-fn trainings_fail_by_their_own_fault() {
-    let Some(bench) = Bench::new() else { return };
-    for (damage, reasons) in DAMAGES {
-        let time = if damage == "loop" { Duration::from_millis(200) } else { PATIENCE };
+fn each_misbehaving_training_fails_with_its_own_reason() {
+    let Some(bench) = HostilePluginFixture::new() else { return };
+    for (damage, reasons) in TRAINING_FAULTS {
+        let time = if damage == "loop" { Duration::from_millis(200) } else { CALL_TIMEOUT };
         let limits = TrainLimits { time: Some(time), ..TrainLimits::default() };
-        let error = bench.train(damage, limits, Recorder::default()).unwrap_err();
+        let error = bench.train(damage, limits, RecordingJobContext::default()).unwrap_err();
         assert!(reasons.contains(&error.reason()), "{damage}: {} {error}", error.reason());
     }
-    let refused = |behaviour| bench.train(behaviour, TrainLimits::default(), Recorder::default()).unwrap_err().reason();
+    let refused = |behaviour| {
+        bench.train(behaviour, TrainLimits::default(), RecordingJobContext::default()).unwrap_err().reason()
+    };
     assert_eq!(refused("error"), "PLUGIN_ERROR");
     assert_eq!(refused("huge-state"), "OUT_OF_MEMORY");
     for (behaviour, expected) in [
@@ -109,17 +116,21 @@ fn trainings_fail_by_their_own_fault() {
             "a phase's name is letters, digits, `.`, `_` and `-`, not beginning with `.` (invalid-argument, at ../post)",
         ),
     ] {
-        let error = bench.train(behaviour, TrainLimits::default(), Recorder::default()).unwrap_err().to_string();
+        let error =
+            bench.train(behaviour, TrainLimits::default(), RecordingJobContext::default()).unwrap_err().to_string();
         assert!(error.contains(expected), "{behaviour}: {error}");
     }
-    assert_eq!(bench.train("well", TrainLimits::default(), Recorder::default()).unwrap(), Outcome::Finished);
+    assert_eq!(
+        bench.train("well", TrainLimits::default(), RecordingJobContext::default()).unwrap(),
+        TrainOutcome::Finished
+    );
 }
 
 /// A gradient that cannot be had is refused when it is asked for, with the operator's name and the plugin's label.
 #[test]
-fn an_operator_without_a_gradient_is_named_to_the_plugin() {
-    let Some(bench) = Bench::new() else { return };
-    match bench.train("choice", TrainLimits::default(), Recorder::default()).unwrap_err() {
+fn a_missing_gradient_error_names_the_operator_and_its_label() {
+    let Some(bench) = HostilePluginFixture::new() else { return };
+    match bench.train("choice", TrainLimits::default(), RecordingJobContext::default()).unwrap_err() {
         PluginError::Guest { code, message, place, .. } => {
             assert_eq!(code, "invalid-argument");
             assert!(message.starts_with("arg-max: has no gradient, and input scores reaches the loss"), "{message}");
@@ -130,13 +141,13 @@ fn an_operator_without_a_gradient_is_named_to_the_plugin() {
 }
 
 #[test]
-fn floods_are_counted_and_cut() {
-    let Some(bench) = Bench::new() else { return };
+fn floods_of_log_lines_and_metrics_are_truncated() {
+    let Some(bench) = HostilePluginFixture::new() else { return };
     // Reporting is not asking for anything: such a training counts as hung.
-    let limits = TrainLimits { quiet: Duration::from_secs(2), ..TrainLimits::default() };
+    let limits = TrainLimits { watchdog_timeout: Duration::from_secs(2), ..TrainLimits::default() };
     let flood = |behaviour| {
-        let record = Record::default();
-        let job = Recorder { record: record.clone(), ..Recorder::default() };
+        let record = JobRecording::default();
+        let job = RecordingJobContext { record: record.clone(), ..RecordingJobContext::default() };
         assert_eq!(bench.train(behaviour, limits, job).unwrap_err().reason(), "HUNG");
         record
     };
@@ -148,18 +159,18 @@ fn floods_are_counted_and_cut() {
 
 #[test]
 fn a_training_that_ignores_its_stop_is_ended_with_its_state_saved() {
-    let Some(bench) = Bench::new() else { return };
-    let record = Record::default();
-    let job = Recorder { record: record.clone(), stop_at: 0, ..Recorder::default() };
-    assert_eq!(bench.train("ignore-stop", TrainLimits::default(), job).unwrap(), Outcome::Stopped);
+    let Some(bench) = HostilePluginFixture::new() else { return };
+    let record = JobRecording::default();
+    let job = RecordingJobContext { record: record.clone(), stop_at: 0, ..RecordingJobContext::default() };
+    assert_eq!(bench.train("ignore-stop", TrainLimits::default(), job).unwrap(), TrainOutcome::Stopped);
     assert_eq!(record.with(|kept| kept.checkpoints.len()), 1);
 }
 
 #[test]
-fn models_that_do_not_load_are_told_apart() {
-    let Some(bench) = Bench::new() else { return };
+fn each_model_load_failure_has_its_own_reason() {
+    let Some(bench) = HostilePluginFixture::new() else { return };
     let limits = ModelLimits { load_time: Duration::from_secs(20), ..ModelLimits::default() };
-    for (damage, reasons) in DAMAGES {
+    for (damage, reasons) in TRAINING_FAULTS {
         let load_time = if damage == "loop" { Duration::from_millis(200) } else { limits.load_time };
         let error = bench.load(damage, "well", ModelLimits { load_time, ..limits }).unwrap_err();
         assert!(reasons.contains(&error.reason()), "{damage}: {} {error}", error.reason());
@@ -176,60 +187,71 @@ fn models_that_do_not_load_are_told_apart() {
 }
 
 #[test]
-fn a_model_without_batches_is_called_once_an_item() {
-    let Some(bench) = Bench::new() else { return };
+fn a_model_without_batch_sizes_is_called_once_per_item() {
+    let Some(bench) = HostilePluginFixture::new() else { return };
     let model = bench.load("no-batch-sizes", "well", ModelLimits::default()).unwrap();
-    model.warm(PATIENCE).unwrap();
+    model.warm_up(CALL_TIMEOUT).unwrap();
     for items in [1, 3] {
-        let outputs = model.predict(x(items), &Terms::within(PATIENCE)).unwrap();
+        let outputs = model.predict(x(items), &PredictionOptions::with_deadline(CALL_TIMEOUT)).unwrap();
         assert_eq!((&outputs[0].1, &outputs[0].2), (&x(items)[0].1, &x(items)[0].2), "y is x");
     }
     let model = bench.load("no-batch-sizes", "wrong-shape", ModelLimits::default()).unwrap();
-    assert_eq!(model.predict(x(1), &Terms::within(PATIENCE)).unwrap_err().reason(), "BAD_OUTPUT");
+    assert_eq!(
+        model.predict(x(1), &PredictionOptions::with_deadline(CALL_TIMEOUT)).unwrap_err().reason(),
+        "BAD_OUTPUT"
+    );
 }
 
 #[test]
-fn a_failing_call_costs_its_instance_and_nothing_else() {
-    let Some(bench) = Bench::new() else { return };
+fn a_failing_call_drops_only_its_instance() {
+    let Some(bench) = HostilePluginFixture::new() else { return };
     let limits = ModelLimits { instances_max: 2, ..ModelLimits::default() };
-    for (damage, reasons) in DAMAGES {
+    for (damage, reasons) in TRAINING_FAULTS {
         let model = bench.load("well", damage, limits).unwrap();
-        let time = if damage == "loop" { Duration::from_millis(200) } else { PATIENCE };
+        let time = if damage == "loop" { Duration::from_millis(200) } else { CALL_TIMEOUT };
         for _ in 0..3 {
-            let error = model.predict(x(1), &Terms::within(time)).unwrap_err();
+            let error = model.predict(x(1), &PredictionOptions::with_deadline(time)).unwrap_err();
             assert!(reasons.contains(&error.reason()), "{damage}: {} {error}", error.reason());
-            assert!(model.instances() <= 1, "{damage}");
+            assert!(model.instance_count() <= 1, "{damage}");
         }
     }
     let model = bench.load("well", "well", limits).unwrap();
-    let outputs = model.predict(x(7), &Terms::within(PATIENCE)).unwrap();
+    let outputs = model.predict(x(7), &PredictionOptions::with_deadline(CALL_TIMEOUT)).unwrap();
     assert_eq!(outputs[0].2, x(7)[0].2, "y is x, through parts");
 }
 
 #[test]
-fn larger_batch_sizes_are_built_once_requests_fill_them() {
-    let Some(bench) = Bench::new() else { return };
+fn larger_batch_sizes_are_built_when_requests_fill_them() {
+    let Some(bench) = HostilePluginFixture::new() else { return };
     let limits = ModelLimits { instances_max: 1, ..ModelLimits::default() };
     let model = bench.load("well", "well", limits).unwrap();
-    model.warm(PATIENCE).unwrap();
+    model.warm_up(CALL_TIMEOUT).unwrap();
     assert_eq!(model.batch_sizes_for(1), [1], "one item fills the smallest");
     let built = |model: &LoadedModel, items: usize| {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + CALL_TIMEOUT;
         while !model.batch_sizes_for(items).contains(&items) {
             assert!(Instant::now() < until, "a size for {items} items is never built");
             std::thread::yield_now();
         }
         model.batch_sizes_for(1)
     };
-    assert_eq!(model.predict(x(4), &Terms::within(PATIENCE)).unwrap()[0].2, x(4)[0].2, "y is x, item by item");
+    assert_eq!(
+        model.predict(x(4), &PredictionOptions::with_deadline(CALL_TIMEOUT)).unwrap()[0].2,
+        x(4)[0].2,
+        "y is x, item by item"
+    );
     assert_eq!(built(&model, 4), [1, 4]);
     assert_eq!(built(&model, 2), [1, 2, 4]);
-    assert_eq!(model.predict(x(7), &Terms::within(PATIENCE)).unwrap()[0].2, x(7)[0].2, "y is x, through 4, 2 and 1");
-    assert_eq!(model.instances(), 1, "the instance that built them is dropped: there is no place for it");
+    assert_eq!(
+        model.predict(x(7), &PredictionOptions::with_deadline(CALL_TIMEOUT)).unwrap()[0].2,
+        x(7)[0].2,
+        "y is x, through 4, 2 and 1"
+    );
+    assert_eq!(model.instance_count(), 1, "the instance that built them is dropped: there is no place for it");
 
     // A size whose building fails is left out: the others answer.
     let model = bench.load("well", "wrong-batch", limits).unwrap();
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + CALL_TIMEOUT;
     assert_eq!(model.batch_sizes_for(4), [1]);
     while model.is_building_size() {
         assert!(Instant::now() < until, "building never ends");
@@ -241,8 +263,8 @@ fn larger_batch_sizes_are_built_once_requests_fill_them() {
 
 /// No instruction of theirs runs: the host itself has to look at the clock.
 #[test]
-fn work_of_the_host_for_a_plugin_ends_with_its_call() {
-    let Some(bench) = Bench::new() else { return };
+fn host_work_for_a_plugin_stops_at_the_call_deadline() {
+    let Some(bench) = HostilePluginFixture::new() else { return };
     let late = Duration::from_secs(20);
     for slow in ["slow-graphs", "slow-dispatches"] {
         let began = Instant::now();
@@ -253,13 +275,13 @@ fn work_of_the_host_for_a_plugin_ends_with_its_call() {
 
         let model = bench.load("well", slow, ModelLimits::default()).unwrap();
         let began = Instant::now();
-        let error = model.predict(x(1), &Terms::within(Duration::from_secs(1))).unwrap_err();
+        let error = model.predict(x(1), &PredictionOptions::with_deadline(Duration::from_secs(1))).unwrap_err();
         assert_eq!(error.reason(), "DEADLINE", "{slow}: {error}");
         assert!(began.elapsed() < late, "{slow}: predicting ended after {:?}", began.elapsed());
 
         let began = Instant::now();
         let cancel = CancelToken::new(move || began.elapsed() > Duration::from_millis(500));
-        let terms = Terms { cancel: Some(cancel), ..Terms::within(PATIENCE) };
+        let terms = PredictionOptions { cancel: Some(cancel), ..PredictionOptions::with_deadline(CALL_TIMEOUT) };
         let error = model.predict(x(1), &terms).unwrap_err();
         // Between two dispatches the plugin is told, and gives up by itself.
         assert!(matches!(error.reason(), "CANCELLED" | "PLUGIN_ERROR"), "{slow}: {error}");
@@ -267,38 +289,38 @@ fn work_of_the_host_for_a_plugin_ends_with_its_call() {
 
         let began = Instant::now();
         let limits = TrainLimits { time: Some(Duration::from_secs(1)), ..TrainLimits::default() };
-        let error = bench.train(slow, limits, Recorder::default()).unwrap_err();
+        let error = bench.train(slow, limits, RecordingJobContext::default()).unwrap_err();
         assert_eq!(error.reason(), "DEADLINE", "{slow}: {error}");
         assert!(began.elapsed() < late, "{slow}: a training ended after {:?}", began.elapsed());
     }
 }
 
 #[test]
-fn a_prompt_prediction_waits_for_no_instance() {
-    let Some(bench) = Bench::new() else { return };
+fn a_prediction_that_requires_an_idle_instance_does_not_wait() {
+    let Some(bench) = HostilePluginFixture::new() else { return };
     let model = bench.load("well", "fragile", ModelLimits::default()).unwrap();
-    let prompt = Terms { is_prompt: true, ..Terms::within(PATIENCE) };
+    let prompt = PredictionOptions { requires_idle_instance: true, ..PredictionOptions::with_deadline(CALL_TIMEOUT) };
     assert!(model.predict(x(1), &prompt).is_ok(), "the first instance is there");
     let mut broken = x(1);
     broken[0].2 = [-1.0f32, 0.0, 0.0, 0.0].iter().flat_map(|x| x.to_le_bytes()).collect();
     assert_eq!(model.predict(broken, &prompt).unwrap_err().reason(), "TRAP");
     assert_eq!(model.predict(x(1), &prompt).unwrap_err().reason(), "DEADLINE", "another one would have to be loaded");
-    assert!(model.predict(x(1), &Terms::within(PATIENCE)).is_ok());
+    assert!(model.predict(x(1), &PredictionOptions::with_deadline(CALL_TIMEOUT)).is_ok());
 }
 
 #[test]
-fn answers_are_held_to_the_signature() {
-    let Some(bench) = Bench::new() else { return };
+fn outputs_that_break_the_signature_are_refused() {
+    let Some(bench) = HostilePluginFixture::new() else { return };
     for behaviour in ["wrong-shape", "wrong-type", "wrong-batch", "missing", "twice"] {
         let model = bench.load("well", behaviour, ModelLimits::default()).unwrap();
-        let error = model.predict(x(1), &Terms::within(PATIENCE)).unwrap_err();
+        let error = model.predict(x(1), &PredictionOptions::with_deadline(CALL_TIMEOUT)).unwrap_err();
         assert_eq!(error.reason(), "BAD_OUTPUT", "{behaviour}: {error}");
-        assert_eq!(model.instances(), 1, "the instance is as good as before");
+        assert_eq!(model.instance_count(), 1, "the instance is as good as before");
     }
     let predict = |behaviour| {
         let model = bench.load("well", behaviour, ModelLimits::default()).unwrap();
-        let error = model.predict(x(1), &Terms::within(PATIENCE)).unwrap_err();
-        (error.reason(), error.to_string(), model.instances())
+        let error = model.predict(x(1), &PredictionOptions::with_deadline(CALL_TIMEOUT)).unwrap_err();
+        (error.reason(), error.to_string(), model.instance_count())
     };
     let (reason, says, instances) = predict("many-outputs");
     assert_eq!((reason, instances), ("BAD_OUTPUT", 1), "{says}");
@@ -316,37 +338,39 @@ fn answers_are_held_to_the_signature() {
     assert_eq!(predict("error").0, "PLUGIN_ERROR");
     // Not a number is a number as far as a host is concerned.
     let model = bench.load("well", "nan", ModelLimits::default()).unwrap();
-    assert!(model.predict(x(1), &Terms::within(PATIENCE)).is_ok());
+    assert!(model.predict(x(1), &PredictionOptions::with_deadline(CALL_TIMEOUT)).is_ok());
 }
 
 /// Takes so many pieces, and then says why it takes no more.
 #[derive(Debug)]
-struct Listener {
+struct LimitedPieceSink {
     taken: AtomicUsize,
     takes: usize,
-    then: Undelivered,
+    then: SendPieceError,
 }
 
-impl PieceSink for Listener {
-    fn piece(&self, _: Piece, _: Instant) -> Result<(), Undelivered> {
+impl PieceSink for LimitedPieceSink {
+    fn send_piece(&self, _: OutputPiece, _: Instant) -> Result<(), SendPieceError> {
         if self.taken.fetch_add(1, Ordering::Relaxed) < self.takes { Ok(()) } else { Err(self.then) }
     }
 
     fn is_gone(&self) -> bool {
-        self.then == Undelivered::Gone && self.taken.load(Ordering::Relaxed) > self.takes
+        self.then == SendPieceError::Gone && self.taken.load(Ordering::Relaxed) > self.takes
     }
 }
 
 #[test]
-fn pieces_that_do_not_fit_are_refused_and_the_rest_is_counted() {
-    let Some(bench) = Bench::new() else { return };
+fn invalid_output_pieces_are_refused_and_valid_ones_are_counted() {
+    let Some(bench) = HostilePluginFixture::new() else { return };
     let send = |behaviour, takes, then| {
         let model = bench.load("well", behaviour, ModelLimits::default()).unwrap();
-        let listener = Arc::new(Listener { taken: AtomicUsize::new(0), takes, then });
-        let sink: Arc<dyn PieceSink> = Arc::<Listener>::clone(&listener);
-        let error = model.predict(x(1), &Terms { sink: Some(sink), ..Terms::within(PATIENCE) }).unwrap_err();
-        let without = model.predict(x(1), &Terms::within(PATIENCE)).unwrap_err();
-        let kept = model.instances();
+        let listener = Arc::new(LimitedPieceSink { taken: AtomicUsize::new(0), takes, then });
+        let sink: Arc<dyn PieceSink> = Arc::<LimitedPieceSink>::clone(&listener);
+        let error = model
+            .predict(x(1), &PredictionOptions { sink: Some(sink), ..PredictionOptions::with_deadline(CALL_TIMEOUT) })
+            .unwrap_err();
+        let without = model.predict(x(1), &PredictionOptions::with_deadline(CALL_TIMEOUT)).unwrap_err();
+        let kept = model.instance_count();
         assert_eq!(Arc::strong_count(&listener), 1, "{behaviour}: the instance let go of it");
         (error, without.to_string(), listener.taken.load(Ordering::Relaxed), kept)
     };
@@ -357,7 +381,7 @@ fn pieces_that_do_not_fit_are_refused_and_the_rest_is_counted() {
         ("emit-item", "there is no item 1 in a batch of 1 (invalid-argument)"),
         ("emit-large", "y: a piece has at most 16384 bytes, not 16388; send it in several (out-of-memory)"),
     ] {
-        let (error, without, taken, kept) = send(behaviour, usize::MAX, Undelivered::Gone);
+        let (error, without, taken, kept) = send(behaviour, usize::MAX, SendPieceError::Gone);
         assert!(error.to_string().contains(says), "{behaviour}: {error}");
         assert_eq!(
             (error.to_string(), taken, kept),
@@ -365,14 +389,14 @@ fn pieces_that_do_not_fit_are_refused_and_the_rest_is_counted() {
             "{behaviour}: refused with a listener or without"
         );
     }
-    let (error, without, taken, kept) = send("emit-million", usize::MAX, Undelivered::Gone);
+    let (error, without, taken, kept) = send("emit-million", usize::MAX, SendPieceError::Gone);
     assert!(error.to_string().contains("a prediction sends at most 65536 pieces"), "{error}");
     assert_eq!((error.to_string(), taken, kept), (without, PIECES_MAX, 1));
 
-    let (error, _, taken, kept) = send("emit-million", 10, Undelivered::Gone);
+    let (error, _, taken, kept) = send("emit-million", 10, SendPieceError::Gone);
     // Not a failure of the plugin, however long whoever listened takes to go.
     assert!(matches!(error, PluginError::Cancelled { .. }), "{error}");
     assert_eq!((taken, kept), (11, 1), "told once, it gave up, and its instance is as good as before");
-    let (error, _, taken, _) = send("emit-million", 10, Undelivered::Late);
+    let (error, _, taken, _) = send("emit-million", 10, SendPieceError::Late);
     assert_eq!((error.reason(), taken), ("DEADLINE", 11));
 }

@@ -10,41 +10,42 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use recorder::{Record, Recorder, cpu};
+use recorder::{JobRecording, RecordingJobContext, cpu};
 use saggar_device::Meter;
 use saggar_plugin::{
-    Host, HostConfig, LoadedModel, ModelLimits, ModelParts, Outcome, Plugin, Terms, TrainLimits, train,
+    CompiledPlugin, LoadedModel, ModelLimits, ModelParts, PluginEngine, PluginEngineConfig, PredictionOptions,
+    TrainLimits, TrainOutcome, train,
 };
 use saggar_store::checkpoint::digest_of_variables;
-use saggar_store::{Dataset, Datasets, VariableKind};
+use saggar_store::{ColumnarDataset, DatasetStore, VariableKind};
 use saggar_tensor::{DType, Descriptor, Shape};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The plugin and the digits, or none where the plugin is not built.
-struct Bench {
-    host: Host,
-    plugin: Plugin,
-    digits: Arc<Dataset>,
+struct LenetFixture {
+    host: PluginEngine,
+    plugin: CompiledPlugin,
+    digits: Arc<ColumnarDataset>,
     _home: tempfile::TempDir,
 }
 
-impl Bench {
-    fn new() -> Option<Bench> {
+impl LenetFixture {
+    fn new() -> Option<LenetFixture> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let Ok(wasm) = std::fs::read(root.join("plugins/target/saggar/lenet.wasm")) else {
             println!("SKIP: plugins/target/saggar/lenet.wasm is missing: `make guests` builds it");
             return None;
         };
         let home = tempfile::tempdir().unwrap();
-        let datasets = Datasets::new(home.path());
+        let datasets = DatasetStore::new(home.path());
         let info = datasets.ingest("digits", &root.join("examples/digits"), 0).unwrap();
-        let host = Host::new(HostConfig::default()).unwrap();
+        let host = PluginEngine::new(PluginEngineConfig::default()).unwrap();
         let plugin = host.compile(&wasm).unwrap();
-        Some(Bench { host, plugin, digits: Arc::new(Dataset::open(&info.dir).unwrap()), _home: home })
+        Some(LenetFixture { host, plugin, digits: Arc::new(ColumnarDataset::open(&info.dir).unwrap()), _home: home })
     }
 
-    fn train(&self, job: Recorder) -> Outcome {
+    fn train(&self, job: RecordingJobContext) -> TrainOutcome {
         let mounts = BTreeMap::from([("/data".to_owned(), Arc::clone(&self.digits))]);
         let meter = Meter::unlimited();
         let outcome =
@@ -53,7 +54,7 @@ impl Bench {
         outcome.unwrap()
     }
 
-    fn load(&self, record: &Record, limits: ModelLimits) -> LoadedModel {
+    fn load(&self, record: &JobRecording, limits: ModelLimits) -> LoadedModel {
         let (_, variables, config) = record.with(|kept| kept.published.last().cloned().unwrap());
         let parts = ModelParts {
             plugin: self.plugin.clone(),
@@ -62,7 +63,7 @@ impl Bench {
             weights_meter: Meter::unlimited(),
             meter: Meter::unlimited(),
             limits,
-            started: None,
+            on_instance_start: None,
         };
         LoadedModel::load(&self.host, parts, cpu()).unwrap()
     }
@@ -74,8 +75,8 @@ impl Bench {
     }
 }
 
-fn job(record: &Record, parameters: &str) -> Recorder {
-    Recorder { record: record.clone(), parameters: parameters.to_owned(), ..Recorder::default() }
+fn job(record: &JobRecording, parameters: &str) -> RecordingJobContext {
+    RecordingJobContext { record: record.clone(), parameters: parameters.to_owned(), ..RecordingJobContext::default() }
 }
 
 fn images(count: usize, bytes: &[u8]) -> Vec<(String, Descriptor, Vec<u8>)> {
@@ -90,11 +91,11 @@ fn labels(outputs: &[(String, Descriptor, Vec<u8>)]) -> Vec<u8> {
 }
 
 #[test]
-fn it_learns_digits_and_predicts_them() {
-    let Some(bench) = Bench::new() else { return };
-    let record = Record::default();
+fn lenet_learns_digits_and_predicts_them() {
+    let Some(bench) = LenetFixture::new() else { return };
+    let record = JobRecording::default();
     let began = Instant::now();
-    assert_eq!(bench.train(job(&record, r#"{"epochs": 10}"#)), Outcome::Finished);
+    assert_eq!(bench.train(job(&record, r#"{"epochs": 10}"#)), TrainOutcome::Finished);
     println!("trained in {:.2} s", began.elapsed().as_secs_f64());
     let losses: Vec<f64> = record
         .with(|kept| kept.metrics.iter().filter(|(_, name, _)| name == "loss").map(|(_, _, value)| *value).collect());
@@ -109,11 +110,11 @@ fn it_learns_digits_and_predicts_them() {
 
     let model = bench.load(&record, ModelLimits::default());
     assert_eq!(model.signature().outputs[0].classes.len(), 10);
-    model.warm(PATIENCE).unwrap();
+    model.warm_up(CALL_TIMEOUT).unwrap();
     // An odd number: the batch is split and padded.
     let count = 355;
     let (pixels, truth) = bench.test_images(count);
-    let outputs = model.predict(images(count, &pixels), &Terms::within(PATIENCE)).unwrap();
+    let outputs = model.predict(images(count, &pixels), &PredictionOptions::with_deadline(CALL_TIMEOUT)).unwrap();
     let found = labels(&outputs);
     let right = found.iter().zip(&truth).filter(|(a, b)| a == b).count();
     println!("{right} of {count} right");
@@ -123,76 +124,88 @@ fn it_learns_digits_and_predicts_them() {
 
     // A model whose programs would take more than it may keeps to the smallest size.
     let small = bench.load(&record, ModelLimits { batch_bytes_max: 1, ..ModelLimits::default() });
-    small.warm(PATIENCE).unwrap();
-    assert_eq!(labels(&small.predict(images(40, &pixels), &Terms::within(PATIENCE)).unwrap()), found[..40]);
+    small.warm_up(CALL_TIMEOUT).unwrap();
+    assert_eq!(
+        labels(&small.predict(images(40, &pixels), &PredictionOptions::with_deadline(CALL_TIMEOUT)).unwrap()),
+        found[..40]
+    );
     assert_eq!(small.batch_sizes_for(1), [1]);
 
     // Each alone gives what the batch gives: padding and neighbours do not leak.
     for at in 0..20 {
-        let alone = model.predict(images(1, &pixels[at * 64..]), &Terms::within(PATIENCE)).unwrap();
+        let alone =
+            model.predict(images(1, &pixels[at * 64..]), &PredictionOptions::with_deadline(CALL_TIMEOUT)).unwrap();
         assert_eq!(labels(&alone), found[at..=at]);
     }
-    many_at_once(&model, &pixels, &found);
+    check_concurrent_predictions(&model, &pixels, &found);
     let (calls, began) = (500, Instant::now());
     for _ in 0..calls {
-        model.predict(images(1, &pixels), &Terms::within(PATIENCE)).unwrap();
+        model.predict(images(1, &pixels), &PredictionOptions::with_deadline(CALL_TIMEOUT)).unwrap();
     }
     println!("{:.0} us a prediction of one image", began.elapsed().as_secs_f64() * 1e6 / f64::from(calls));
 }
 
 /// More threads than instances: all are answered, and with their own images.
-fn many_at_once(model: &LoadedModel, pixels: &[u8], found: &[u8]) {
+fn check_concurrent_predictions(model: &LoadedModel, pixels: &[u8], found: &[u8]) {
     std::thread::scope(|scope| {
         for thread in 0..8 {
             scope.spawn(move || {
                 for round in 0..10 {
                     let at = thread * 10 + round;
-                    let outputs = model.predict(images(3, &pixels[at * 64..]), &Terms::within(PATIENCE)).unwrap();
+                    let outputs = model
+                        .predict(images(3, &pixels[at * 64..]), &PredictionOptions::with_deadline(CALL_TIMEOUT))
+                        .unwrap();
                     assert_eq!(labels(&outputs), found[at..at + 3]);
                 }
             });
         }
     });
-    assert!(model.instances() <= ModelLimits::default().instances_max);
+    assert!(model.instance_count() <= ModelLimits::default().instances_max);
 }
 
 #[test]
-fn a_stopped_training_goes_on_bit_for_bit() {
-    let Some(bench) = Bench::new() else { return };
+fn a_resumed_training_is_bit_identical() {
+    let Some(bench) = LenetFixture::new() else { return };
     let parameters = r#"{"epochs": 2}"#;
-    let whole = Record::default();
-    assert_eq!(bench.train(job(&whole, parameters)), Outcome::Finished);
-    let cut = Record::default();
+    let whole = JobRecording::default();
+    assert_eq!(bench.train(job(&whole, parameters)), TrainOutcome::Finished);
+    let cut = JobRecording::default();
     let mut stops = 0;
     loop {
         let stop_at = (stops + 1) * 17;
-        let attempt = Recorder { stop_at, every: 5, ..job(&cut, parameters) };
+        let attempt = RecordingJobContext { stop_at, every: 5, ..job(&cut, parameters) };
         match bench.train(attempt) {
-            Outcome::Stopped => stops += 1,
-            Outcome::Finished => break,
+            TrainOutcome::Stopped => stops += 1,
+            TrainOutcome::Finished => break,
         }
         let last = cut.with(|kept| kept.checkpoints.last().unwrap().step);
         assert!(last >= stop_at, "the last checkpoint is at step {last}, the stop was at {stop_at}");
     }
     assert!(stops >= 3, "{stops} stops");
-    let digest = |record: &Record| record.with(|kept| digest_of_variables(&kept.published[0].1));
+    let digest = |record: &JobRecording| record.with(|kept| digest_of_variables(&kept.published[0].1));
     assert_eq!(digest(&whole), digest(&cut));
 }
 
 #[test]
-fn requests_that_do_not_fit_are_refused_before_the_plugin_is_asked() {
-    let Some(bench) = Bench::new() else { return };
-    let record = Record::default();
+fn requests_that_break_the_signature_are_refused_before_the_plugin_runs() {
+    let Some(bench) = LenetFixture::new() else { return };
+    let record = JobRecording::default();
     bench.train(job(&record, r#"{"epochs": 1}"#));
     let model = bench.load(&record, ModelLimits { instances_max: 1, ..ModelLimits::default() });
     let (pixels, _) = bench.test_images(4);
     let mut wrong = images(4, &pixels);
     wrong[0].1 = Descriptor::new(DType::I8, wrong[0].1.shape.clone());
-    assert_eq!(model.predict(wrong, &Terms::within(PATIENCE)).unwrap_err().reason(), "BAD_INPUT");
-    assert_eq!(model.predict(Vec::new(), &Terms::within(PATIENCE)).unwrap_err().reason(), "BAD_INPUT");
+    assert_eq!(
+        model.predict(wrong, &PredictionOptions::with_deadline(CALL_TIMEOUT)).unwrap_err().reason(),
+        "BAD_INPUT"
+    );
+    assert_eq!(
+        model.predict(Vec::new(), &PredictionOptions::with_deadline(CALL_TIMEOUT)).unwrap_err().reason(),
+        "BAD_INPUT"
+    );
     // A deadline that has passed before the call begins costs nothing.
-    let late = model.predict(images(4, &pixels), &Terms::within(Duration::ZERO)).unwrap_err();
+    let late = model.predict(images(4, &pixels), &PredictionOptions::with_deadline(Duration::ZERO)).unwrap_err();
     assert_eq!(late.reason(), "DEADLINE", "{late}");
-    assert_eq!(model.instances(), 1);
-    assert!(model.predict(images(4, &pixels), &Terms::within(PATIENCE)).is_ok());
+    assert_eq!(model.instance_count(), 1);
+    assert!(model.predict(images(4, &pixels), &PredictionOptions::with_deadline(CALL_TIMEOUT)).is_ok());
 }

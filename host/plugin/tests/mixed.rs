@@ -10,41 +10,46 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use recorder::{Record, Recorder, cpu};
+use recorder::{JobRecording, RecordingJobContext, cpu};
 use saggar_device::{Backend, Meter, gpu};
-use saggar_plugin::{Host, HostConfig, Outcome, Plugin, TrainLimits, train};
+use saggar_plugin::{CompiledPlugin, PluginEngine, PluginEngineConfig, TrainLimits, TrainOutcome, train};
 use saggar_store::checkpoint::digest_of_variables;
-use saggar_store::{Checkpoint, Dataset, Datasets};
+use saggar_store::{Checkpoint, ColumnarDataset, DatasetStore};
 use saggar_tensor::DType;
 
 /// How far two epoch tables may be apart at their end: five of the 359 digits that are held out. Roundings that differ make
 /// another training, which errs in other places.
-const ACCURACY_APART_MAX: f64 = 0.015;
+const ACCURACY_DIFFERENCE_MAX: f64 = 0.015;
 
 /// A plugin and the digits, or none where the plugin is not built.
-struct Bench {
-    host: Host,
-    plugin: Plugin,
-    digits: Arc<Dataset>,
+struct MixedPrecisionFixture {
+    host: PluginEngine,
+    plugin: CompiledPlugin,
+    digits: Arc<ColumnarDataset>,
     _home: tempfile::TempDir,
 }
 
-impl Bench {
-    fn new(name: &str) -> Option<Bench> {
+impl MixedPrecisionFixture {
+    fn new(name: &str) -> Option<MixedPrecisionFixture> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let Ok(wasm) = std::fs::read(root.join(format!("plugins/target/saggar/{name}.wasm"))) else {
             println!("SKIP: plugins/target/saggar/{name}.wasm is missing: `make guests` builds it");
             return None;
         };
         let home = tempfile::tempdir().unwrap();
-        let datasets = Datasets::new(home.path());
+        let datasets = DatasetStore::new(home.path());
         let info = datasets.ingest("digits", &root.join("examples/digits"), 0).unwrap();
-        let host = Host::new(HostConfig::default()).unwrap();
+        let host = PluginEngine::new(PluginEngineConfig::default()).unwrap();
         let plugin = host.compile(&wasm).unwrap();
-        Some(Bench { host, plugin, digits: Arc::new(Dataset::open(&info.dir).unwrap()), _home: home })
+        Some(MixedPrecisionFixture {
+            host,
+            plugin,
+            digits: Arc::new(ColumnarDataset::open(&info.dir).unwrap()),
+            _home: home,
+        })
     }
 
-    fn train_on(&self, device: Arc<dyn Backend>, job: Recorder) -> Outcome {
+    fn train_on(&self, device: Arc<dyn Backend>, job: RecordingJobContext) -> TrainOutcome {
         let mounts = BTreeMap::from([("/data".to_owned(), Arc::clone(&self.digits))]);
         let meter = Meter::unlimited();
         let limits = TrainLimits::default();
@@ -53,29 +58,29 @@ impl Bench {
         outcome.unwrap()
     }
 
-    fn train(&self, job: Recorder) -> Outcome {
+    fn train(&self, job: RecordingJobContext) -> TrainOutcome {
         self.train_on(cpu(), job)
     }
 
     /// Trains to the end, in single precision or in mixed.
-    fn whole(&self, device: Arc<dyn Backend>, parameters: &str, is_mixed: bool) -> Record {
-        let record = Record::default();
-        let job = Recorder { is_mixed, ..job(&record, parameters) };
-        assert_eq!(self.train_on(device, job), Outcome::Finished);
+    fn train_to_end(&self, device: Arc<dyn Backend>, parameters: &str, is_mixed: bool) -> JobRecording {
+        let record = JobRecording::default();
+        let job = RecordingJobContext { is_mixed, ..job(&record, parameters) };
+        assert_eq!(self.train_on(device, job), TrainOutcome::Finished);
         record
     }
 }
 
-fn job(record: &Record, parameters: &str) -> Recorder {
-    Recorder { record: record.clone(), parameters: parameters.to_owned(), ..Recorder::default() }
+fn job(record: &JobRecording, parameters: &str) -> RecordingJobContext {
+    RecordingJobContext { record: record.clone(), parameters: parameters.to_owned(), ..RecordingJobContext::default() }
 }
 
-fn series(record: &Record, name: &str) -> Vec<f64> {
+fn series(record: &JobRecording, name: &str) -> Vec<f64> {
     record.with(|kept| kept.metrics.iter().filter(|(_, it, _)| it == name).map(|(_, _, value)| *value).collect())
 }
 
 /// Prints the epoch tables of two trainings side by side.
-fn print_beside(name: &str, single: &Record, mixed: &Record) {
+fn print_side_by_side(name: &str, single: &JobRecording, mixed: &JobRecording) {
     println!("{name}: epoch, then loss and accuracy and those held out, in single precision | in mixed");
     let names = ["epoch/loss", "epoch/accuracy", "validation/loss", "validation/accuracy"];
     let columns = [single, mixed].map(|record| names.map(|name| series(record, name)));
@@ -100,17 +105,17 @@ fn scale(checkpoint: &Checkpoint) -> Option<(f32, i32)> {
 }
 
 /// The epoch tables agree, and both fall.
-fn check_alike(name: &str, single: &Record, mixed: &Record) {
-    print_beside(name, single, mixed);
+fn check_similar_accuracy(name: &str, single: &JobRecording, mixed: &JobRecording) {
+    print_side_by_side(name, single, mixed);
     let last = |record, name| *series(record, name).last().unwrap();
     let [a, b] = [single, mixed].map(|record| last(record, "validation/accuracy"));
-    assert!((a - b).abs() <= ACCURACY_APART_MAX, "{name}: {a} in single precision, {b} in mixed");
+    assert!((a - b).abs() <= ACCURACY_DIFFERENCE_MAX, "{name}: {a} in single precision, {b} in mixed");
     for record in [single, mixed] {
         let losses = series(record, "epoch/loss");
         assert!(*losses.last().unwrap() < 0.5 * losses[0], "{name}: {losses:?}");
     }
     assert_ne!(series(single, "epoch/loss"), series(mixed, "epoch/loss"), "{name}: nothing was rounded");
-    let published = |record: &Record| {
+    let published = |record: &JobRecording| {
         record.with(|kept| {
             let kind = |it: &saggar_store::SavedVariable| (it.name.clone(), it.kind, it.descriptor.clone());
             kept.published.last().unwrap().1.iter().map(kind).collect::<Vec<_>>()
@@ -121,11 +126,11 @@ fn check_alike(name: &str, single: &Record, mixed: &Record) {
 }
 
 #[test]
-fn the_epoch_table_is_that_of_single_precision() {
+fn mixed_precision_reaches_the_accuracy_of_single_precision() {
     for (name, parameters) in [("lenet", r#"{"epochs": 10}"#), ("mlp", r#"{"epochs": 10}"#)] {
-        let Some(bench) = Bench::new(name) else { continue };
-        let [single, mixed] = [false, true].map(|is_mixed| bench.whole(cpu(), parameters, is_mixed));
-        check_alike(name, &single, &mixed);
+        let Some(bench) = MixedPrecisionFixture::new(name) else { continue };
+        let [single, mixed] = [false, true].map(|is_mixed| bench.train_to_end(cpu(), parameters, is_mixed));
+        check_similar_accuracy(name, &single, &mixed);
         let last = *series(&mixed, "validation/accuracy").last().unwrap();
         assert!(last >= 0.95, "{name}: {last}");
         mixed.with(|kept| {
@@ -135,38 +140,41 @@ fn the_epoch_table_is_that_of_single_precision() {
 }
 
 #[test]
-fn an_adapter_learns_as_well_in_mixed_precision() {
-    let Some(bench) = Bench::new("lenet") else { return };
+fn a_gpu_reaches_the_same_accuracy_in_mixed_precision() {
+    let Some(bench) = MixedPrecisionFixture::new("lenet") else { return };
     if gpu::adapters().is_empty() {
         assert!(std::env::var_os("REQUIRE_GPU").is_none_or(|value| value != "1"), "no GPU adapter");
         println!("SKIP: no GPU adapter");
         return;
     }
-    let trained = [false, true].map(|is_mixed| bench.whole(gpu::open(0).unwrap(), r#"{"epochs": 3}"#, is_mixed));
-    check_alike("lenet on an adapter", &trained[0], &trained[1]);
+    let trained = [false, true].map(|is_mixed| bench.train_to_end(gpu::open(0).unwrap(), r#"{"epochs": 3}"#, is_mixed));
+    check_similar_accuracy("lenet on an adapter", &trained[0], &trained[1]);
 }
 
 #[test]
-fn a_stopped_training_in_mixed_precision_goes_on_bit_for_bit() {
-    let Some(bench) = Bench::new("lenet") else { return };
+fn a_resumed_mixed_precision_training_is_bit_identical() {
+    let Some(bench) = MixedPrecisionFixture::new("lenet") else { return };
     let parameters = r#"{"epochs": 2}"#;
-    let whole = Record::default();
-    assert_eq!(bench.train(Recorder { is_mixed: true, every: 20, ..job(&whole, parameters) }), Outcome::Finished);
-    let cut = Record::default();
+    let whole = JobRecording::default();
+    assert_eq!(
+        bench.train(RecordingJobContext { is_mixed: true, every: 20, ..job(&whole, parameters) }),
+        TrainOutcome::Finished
+    );
+    let cut = JobRecording::default();
     let mut stops = 0;
     loop {
         let stop_at = (stops + 1) * 17;
-        let attempt = Recorder { stop_at, every: 5, is_mixed: true, ..job(&cut, parameters) };
+        let attempt = RecordingJobContext { stop_at, every: 5, is_mixed: true, ..job(&cut, parameters) };
         match bench.train(attempt) {
-            Outcome::Stopped => stops += 1,
-            Outcome::Finished => break,
+            TrainOutcome::Stopped => stops += 1,
+            TrainOutcome::Finished => break,
         }
     }
     assert!(stops >= 2, "{stops} stops");
-    let digest = |record: &Record| record.with(|kept| digest_of_variables(&kept.published[0].1));
+    let digest = |record: &JobRecording| record.with(|kept| digest_of_variables(&kept.published[0].1));
     assert_eq!(digest(&whole), digest(&cut));
     // Checkpoints at the same step are the same, scale and counts too.
-    let saved = |record: &Record| {
+    let saved = |record: &JobRecording| {
         record.with(|kept| {
             let all = kept.checkpoints.iter();
             all.map(|it| (it.step, (digest_of_variables(&it.variables), scale(it)))).collect::<BTreeMap<_, _>>()
@@ -182,33 +190,33 @@ fn a_stopped_training_in_mixed_precision_goes_on_bit_for_bit() {
 }
 
 #[test]
-fn a_checkpoint_of_one_precision_is_a_beginning_for_the_other() {
-    let Some(bench) = Bench::new("mlp") else { return };
+fn a_checkpoint_of_one_precision_can_be_resumed_in_the_other() {
+    let Some(bench) = MixedPrecisionFixture::new("mlp") else { return };
     let parameters = r#"{"epochs": 2}"#;
     for is_mixed in [false, true] {
-        let record = Record::default();
-        let first = Recorder { stop_at: 10, every: 5, is_mixed, ..job(&record, parameters) };
-        assert_eq!(bench.train(first), Outcome::Stopped);
+        let record = JobRecording::default();
+        let first = RecordingJobContext { stop_at: 10, every: 5, is_mixed, ..job(&record, parameters) };
+        assert_eq!(bench.train(first), TrainOutcome::Stopped);
         let kept_scale = record.with(|kept| scale(kept.checkpoints.last().unwrap()).is_some());
         assert_eq!(kept_scale, is_mixed);
-        let second = Recorder { every: 1, is_mixed: !is_mixed, ..job(&record, parameters) };
-        assert_eq!(bench.train(second), Outcome::Finished);
+        let second = RecordingJobContext { every: 1, is_mixed: !is_mixed, ..job(&record, parameters) };
+        assert_eq!(bench.train(second), TrainOutcome::Finished);
         let kept_scale = record.with(|kept| scale(kept.checkpoints.last().unwrap()).is_some());
         assert_eq!(kept_scale, !is_mixed);
     }
 }
 
 #[test]
-fn mixed_precision_goes_with_shards_and_with_updates_left_out() {
-    let Some(bench) = Bench::new("lenet") else { return };
+fn mixed_precision_works_with_shards_and_skipped_updates() {
+    let Some(bench) = MixedPrecisionFixture::new("lenet") else { return };
     let parameters = r#"{"epochs": 3}"#;
-    let plain = bench.whole(cpu(), parameters, true);
-    let accuracy = |record: &Record| *series(record, "validation/accuracy").last().unwrap();
-    let weights = |record: &Record| record.with(|kept| digest_of_variables(&kept.published[0].1));
+    let plain = bench.train_to_end(cpu(), parameters, true);
+    let accuracy = |record: &JobRecording| *series(record, "validation/accuracy").last().unwrap();
+    let weights = |record: &JobRecording| record.with(|kept| digest_of_variables(&kept.published[0].1));
     for (shards, leaves_out) in [(1, true), (2, false), (2, true)] {
-        let record = Record::default();
-        let job = Recorder { is_mixed: true, shards, leaves_out, ..job(&record, parameters) };
-        assert_eq!(bench.train(job), Outcome::Finished);
+        let record = JobRecording::default();
+        let job = RecordingJobContext { is_mixed: true, shards, leaves_out, ..job(&record, parameters) };
+        assert_eq!(bench.train(job), TrainOutcome::Finished);
         let (found, expected) = (accuracy(&record), accuracy(&plain));
         assert!((found - expected).abs() < 0.03, "{shards} shards, {leaves_out}: {found}, not {expected}");
         if shards == 1 {
@@ -218,12 +226,12 @@ fn mixed_precision_goes_with_shards_and_with_updates_left_out() {
 }
 
 #[test]
-fn a_step_that_overflows_is_told_in_the_log() {
-    let Some(bench) = Bench::new("mlp") else { return };
-    let record = Record::default();
+fn an_overflowing_step_is_logged() {
+    let Some(bench) = MixedPrecisionFixture::new("mlp") else { return };
+    let record = JobRecording::default();
     // One item a batch: at the first scales its gradients do not fit into float16.
-    let job = Recorder { is_mixed: true, every: 10, ..job(&record, r#"{"epochs": 1, "batch": 1}"#) };
-    assert_eq!(bench.train(job), Outcome::Finished);
+    let job = RecordingJobContext { is_mixed: true, every: 10, ..job(&record, r#"{"epochs": 1, "batch": 1}"#) };
+    assert_eq!(bench.train(job), TrainOutcome::Finished);
     record.with(|kept| {
         let told: Vec<&String> =
             kept.lines.iter().map(|(_, line)| line).filter(|line| line.starts_with("mixed precision: ")).collect();

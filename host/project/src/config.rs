@@ -4,9 +4,9 @@
 use toml::de::DeTable;
 
 use crate::diagnostic::Diagnostics;
-use crate::manifest::is_device;
-use crate::report::Report;
-use crate::table::Table;
+use crate::manifest::is_device_name;
+use crate::manifest_table::ManifestTable;
+use crate::parse_report::ParseReport;
 
 /// What a user has said once for all projects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,14 +27,14 @@ impl UserConfig {
     /// # Errors
     /// Every mistake with its place.
     pub fn parse(text: &str) -> Result<UserConfig, Diagnostics> {
-        let report = Report::new(text);
+        let report = ParseReport::new(text);
         let (document, broken) = DeTable::parse_recoverable(text);
         for error in &broken {
             let span = error.span().unwrap_or(0..0);
-            report.mistake(&span, error.message().trim(), "TOML is written as in: host = \"http://127.0.0.1:5000\"");
+            report.add_error(&span, error.message().trim(), "TOML is written as in: host = \"http://127.0.0.1:5000\"");
         }
         let config = match broken.is_empty() {
-            true => read(&Table::root(document.get_ref(), &report)),
+            true => read_user_config(&ManifestTable::root(document.get_ref(), &report)),
             false => UserConfig::default(),
         };
         match report.into_parts().0 {
@@ -44,20 +44,20 @@ impl UserConfig {
     }
 }
 
-fn read(root: &Table<'_>) -> UserConfig {
+fn read_user_config(root: &ManifestTable<'_>) -> UserConfig {
     let config = UserConfig {
         host: root.optional("host", |item| match item.text()? {
             host if host.starts_with("http://") || host.starts_with("https://") => Some(host.to_owned()),
-            _ => item.refuse("an address such as \"http://127.0.0.1:5000\""),
+            _ => item.report_expected("an address such as \"http://127.0.0.1:5000\""),
         }),
         ca: root.optional("ca", |item| item.string()),
         device: root.optional("device", |item| match item.text()? {
-            device if is_device(device) => Some(device.to_owned()),
-            _ => item.refuse("auto, cpu, gpu or a device's name such as vulkan:0"),
+            device if is_device_name(device) => Some(device.to_owned()),
+            _ => item.report_expected("auto, cpu, gpu or a device's name such as vulkan:0"),
         }),
         project: root.optional("project", |item| item.name()),
     };
-    root.finish();
+    root.report_unknown_keys();
     config
 }
 
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_user_may_say_little_and_nothing_unknown() {
+    fn user_config_keys_are_optional_and_unknown_keys_are_refused() {
         assert_eq!(UserConfig::parse("").unwrap(), UserConfig::default());
         let config = UserConfig::parse("host = \"http://box:5000\"\ndevice = \"cpu\"").unwrap();
         assert_eq!((config.host.as_deref(), config.device.as_deref()), (Some("http://box:5000"), Some("cpu")));

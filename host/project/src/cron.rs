@@ -5,43 +5,43 @@ use cronexpr::{Crontab, FallbackTimezoneOption, MakeTimestamp, ParseOptions};
 
 use crate::error::CronError;
 
-const FIELDS: [&str; 5] = ["minute", "hour", "day-of-month", "month", "day-of-week"];
+const FIELD_NAMES: [&str; 5] = ["minute", "hour", "day-of-month", "month", "day-of-week"];
 
 /// A cron line that comes again and again.
 #[derive(Clone, Debug)]
-pub struct Cron {
+pub struct CronSchedule {
     text: String,
     crontab: Crontab,
 }
 
-impl Cron {
+impl CronSchedule {
     /// Reads `15 23 * * *`.
     ///
     /// # Errors
     /// `CronError` with the field and where it stands; `Never` for a date that does not exist.
-    pub fn parse(text: &str) -> Result<Cron, CronError> {
-        let fields = fields(text);
-        if fields.len() != FIELDS.len() {
+    pub fn parse(text: &str) -> Result<CronSchedule, CronError> {
+        let fields = split_fields(text);
+        if fields.len() != FIELD_NAMES.len() {
             return Err(CronError::Fields { count: fields.len() });
         }
         // Each field alone among stars: the library says what is wrong, this says where.
-        for (at, ((offset, word), field)) in fields.iter().zip(FIELDS).enumerate() {
-            let mut line = ["*"; FIELDS.len()];
+        for (at, ((offset, word), field)) in fields.iter().zip(FIELD_NAMES).enumerate() {
+            let mut line = ["*"; FIELD_NAMES.len()];
             line[at] = word;
-            crontab(&line.join(" ")).map_err(|reason| CronError::Field {
+            parse_crontab(&line.join(" ")).map_err(|reason| CronError::Field {
                 field,
                 text: (*word).to_owned(),
                 reason,
                 offset: *offset,
             })?;
         }
-        let crontab = crontab(text).map_err(|reason| CronError::Field {
-            field: FIELDS[0],
+        let crontab = parse_crontab(text).map_err(|reason| CronError::Field {
+            field: FIELD_NAMES[0],
             text: text.to_owned(),
             reason,
             offset: 0,
         })?;
-        let cron = Cron { text: text.to_owned(), crontab };
+        let cron = CronSchedule { text: text.to_owned(), crontab };
         // 2001 begins four years that end with a leap year, which is all that the library looks through.
         match cron.next_after(978_307_200_000) {
             Some(_) => Ok(cron),
@@ -62,21 +62,21 @@ impl Cron {
     }
 }
 
-impl PartialEq for Cron {
-    fn eq(&self, other: &Cron) -> bool {
+impl PartialEq for CronSchedule {
+    fn eq(&self, other: &CronSchedule) -> bool {
         self.text == other.text
     }
 }
 
-impl Eq for Cron {}
+impl Eq for CronSchedule {}
 
 /// The words of a line, each with the bytes before it.
-fn fields(text: &str) -> Vec<(usize, &str)> {
+fn split_fields(text: &str) -> Vec<(usize, &str)> {
     let offset = |word: &str| word.as_ptr() as usize - text.as_ptr() as usize;
     text.split_whitespace().map(|word| (offset(word), word)).collect()
 }
 
-fn crontab(line: &str) -> Result<Crontab, String> {
+fn parse_crontab(line: &str) -> Result<Crontab, String> {
     let mut options = ParseOptions::default();
     options.fallback_timezone_option = FallbackTimezoneOption::UTC;
     // The reason stands behind the caret that points at it.
@@ -91,12 +91,12 @@ mod tests {
     fn next(line: &str, after: &str) -> String {
         let after: jiff::Timestamp = after.parse().unwrap();
         let after = u64::try_from(after.as_millisecond()).unwrap();
-        let next = Cron::parse(line).unwrap().next_after(after).unwrap();
+        let next = CronSchedule::parse(line).unwrap().next_after(after).unwrap();
         jiff::Timestamp::from_millisecond(i64::try_from(next).unwrap()).unwrap().to_string()
     }
 
     #[test]
-    fn the_next_time_is_after_and_in_utc() {
+    fn the_next_time_is_strictly_later_and_in_utc() {
         assert_eq!(next("15 23 * * *", "2026-11-22T23:14:59.999Z"), "2026-11-22T23:15:00Z");
         assert_eq!(next("15 23 * * *", "2026-11-22T23:15:00Z"), "2026-11-23T23:15:00Z");
         assert_eq!(next("*/10 * * * *", "2026-11-22T23:51:00Z"), "2026-11-23T00:00:00Z");
@@ -108,9 +108,9 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named_with_their_place() {
+    fn cron_errors_name_the_field_and_its_offset() {
         let refused = |line: &str| {
-            let error = Cron::parse(line).unwrap_err();
+            let error = CronSchedule::parse(line).unwrap_err();
             (error.offset(), error.to_string())
         };
         assert!(refused("* * *").1.starts_with("3 fields: expected 5"));
@@ -122,6 +122,6 @@ mod tests {
         assert_eq!(refused("0 0 *  FOO *").0, 7);
         assert!(refused("*/0 * * * *").1.starts_with("minute"), "{:?}", refused("*/0 * * * *"));
         assert_eq!(refused("0 0 30 2 *"), (0, "never comes".to_owned()));
-        assert!(Cron::parse("").is_err());
+        assert!(CronSchedule::parse("").is_err());
     }
 }

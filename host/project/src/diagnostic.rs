@@ -47,7 +47,7 @@ impl Diagnostics {
 }
 
 /// The line and column, from 1, of the byte at `offset`.
-pub(crate) fn place(text: &str, offset: usize) -> (usize, usize) {
+pub(crate) fn line_and_column(text: &str, offset: usize) -> (usize, usize) {
     let before = text.get(..offset.min(text.len())).unwrap_or(text);
     let line_start = before.rfind('\n').map_or(0, |end| end + 1);
     (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
@@ -58,11 +58,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_count_lines_and_letters() {
+    fn line_and_column_count_characters_from_one() {
         let text = "a = 1\nü = 2\n";
-        assert_eq!(place(text, 0), (1, 1));
-        assert_eq!(place(text, 6), (2, 1));
-        assert_eq!(place(text, 8), (2, 2));
-        assert_eq!(place(text, 999), (3, 1));
+        assert_eq!(line_and_column(text, 0), (1, 1));
+        assert_eq!(line_and_column(text, 6), (2, 1));
+        assert_eq!(line_and_column(text, 8), (2, 2));
+        assert_eq!(line_and_column(text, 999), (3, 1));
     }
 }

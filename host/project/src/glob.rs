@@ -32,7 +32,7 @@ impl Glob {
     }
 
     /// The directories before the first that is a pattern: all that has to be watched. May be empty.
-    pub fn root(&self) -> &Path {
+    pub fn literal_prefix(&self) -> &Path {
         let plain = self.text.find(['*', '?']).unwrap_or(self.text.len());
         let end = self.text[..plain].rfind('/').unwrap_or(0);
         Path::new(&self.text[..end])
@@ -45,18 +45,23 @@ impl Glob {
 }
 
 fn path_matches(pattern: &[&str], names: &[&str]) -> bool {
-    matches(pattern, names, |part| *part == "**", |part, name| name_matches(part, name))
+    matches_sequence(pattern, names, |part| *part == "**", |part, name| name_matches(part, name))
 }
 
 fn name_matches(pattern: &str, name: &str) -> bool {
     let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
-    matches(&pattern, &name, |part| *part == '*', |part, letter| *part == '?' || part == letter)
+    matches_sequence(&pattern, &name, |part| *part == '*', |part, letter| *part == '?' || part == letter)
 }
 
 /// Whether the pattern means these, one after the other: a star any number of them, another part one that it means.
 ///
 /// Backs up to the last star only: the earlier ones have the shortest match that does, and a longer one helps nobody.
-fn matches<P, N>(pattern: &[P], names: &[N], is_star: impl Fn(&P) -> bool, means: impl Fn(&P, &N) -> bool) -> bool {
+fn matches_sequence<P, N>(
+    pattern: &[P],
+    names: &[N],
+    is_star: impl Fn(&P) -> bool,
+    means: impl Fn(&P, &N) -> bool,
+) -> bool {
     let (mut p, mut n, mut star) = (0, 0, None);
     while n < names.len() {
         match pattern.get(p) {
@@ -84,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_mean_what_shells_mean() {
+    fn glob_patterns_match_like_shell_patterns() {
         let matches = |pattern: &str, path: &str| Glob::parse(pattern).unwrap().matches(Path::new(path));
         assert!(matches("src/**/*.rs", "src/lib.rs"));
         assert!(matches("src/**/*.rs", "src/a/b/c.rs"));
@@ -97,15 +102,15 @@ mod tests {
         assert!(!matches("a*b", "acd"));
         assert!(matches("**/a/**/b/**", "x/a/a/y/b") && matches("a/**", "a") && matches("**/**/a", "a"));
         assert!(!matches("**/a/**/b", "b/a") && !matches("a/**/b", "a/c") && !matches("a", "a/b"));
-        assert_eq!(Glob::parse("src/a*/x.rs").unwrap().root(), Path::new("src"));
-        assert_eq!(Glob::parse("Cargo.toml").unwrap().root(), Path::new(""));
+        assert_eq!(Glob::parse("src/a*/x.rs").unwrap().literal_prefix(), Path::new("src"));
+        assert_eq!(Glob::parse("Cargo.toml").unwrap().literal_prefix(), Path::new(""));
         for bad in ["", "/etc/*", "../x", "src/../../x"] {
             assert!(Glob::parse(bad).is_err(), "{bad}");
         }
     }
 
     #[test]
-    fn many_stars_take_no_longer_than_the_path_is_long() {
+    fn many_stars_do_not_backtrack_exponentially() {
         let path = PathBuf::from("a/".repeat(200));
         for pattern in [format!("{}b", "**/a/".repeat(50)), format!("{}b", "**/".repeat(100))] {
             assert!(!Glob::parse(&pattern).unwrap().matches(&path), "{pattern}");

@@ -1,4 +1,4 @@
-//! The project file `saggar.toml`, version 1: text in, a checked [`Manifest`] out, or every mistake with its line, its column
+//! The project file `saggar.toml`, version 1: text in, a checked [`ProjectManifest`] out, or every mistake with its line, its column
 //! and how to mend it. Units, cron lines and file patterns are read here too, so that the command line, the file and the
 //! scheduler mean the same by them.
 //!
@@ -12,26 +12,28 @@ mod error;
 mod glob;
 pub mod limits;
 mod manifest;
+mod manifest_table;
+mod manifest_value;
 mod name;
-mod reading;
+mod parse_report;
 mod reference;
-mod report;
 mod schema;
-mod table;
 pub mod units;
 
 pub use config::UserConfig;
-pub use cron::Cron;
+pub use cron::CronSchedule;
 pub use diagnostic::{Diagnostic, Diagnostics};
 pub use error::{CronError, GlobError, ReferenceError, UnitError};
 pub use glob::Glob;
 pub use manifest::{
-    Args, Batch, Build, CAUSES, Cache, Checkpoint, Device, Gpu, Grants, KeepAlive, Manifest, Mode, Model, Mount,
-    MountSource, PRECISIONS, Pipeline, Plugin, Pool, Project, Queue, Quota, RunOptions, Step, StepAction, Task,
-    Utilization, Waiting, World, project_name,
+    BatchingSettings, CheckpointPolicy, DeviceRequest, GpuRequest, MinimumUtilization, ModelKeepAlive, ModelSection,
+    MountSource, PRECISIONS, PipelineSection, PipelineStep, PluginBuildCommand, PluginGrants, PluginSection,
+    PluginWorldKind, PoolSection, ProjectManifest, ProjectQuota, ProjectSection, QueueSection, RETRY_CAUSES,
+    RequestQueueSettings, ResponseCacheSettings, RunOptions, StepAction, TaskArguments, TaskMode, TaskMount,
+    TaskSection, project_name,
 };
-pub use name::is_name;
-pub use reference::{Reference, parse_mount};
+pub use name::is_valid_name;
+pub use reference::{WeightsReference, parse_mount};
 pub use schema::SCHEMA;
 
 /// The file's name in a project's directory.

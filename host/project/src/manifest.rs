@@ -14,43 +14,45 @@ use toml::de::DeTable;
 
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::limits::MANIFEST_BYTES_MAX;
-use crate::report::{Kind, Report};
-use crate::table::Table;
+use crate::manifest_table::ManifestTable;
+use crate::parse_report::{ParseReport, TableKind};
 
-pub use model::{Batch, Cache, KeepAlive, Model, Waiting};
-pub use pipeline::{Pipeline, Step, StepAction};
-pub use plugin::{Build, Grants, Plugin, World};
-pub use queue::{Pool, Queue, Quota};
-pub(crate) use run_options::is_device;
-pub use run_options::{CAUSES, Checkpoint, Device, Gpu, PRECISIONS, RunOptions, Utilization};
-pub use task::{Args, Mode, Mount, MountSource, Task};
+pub use model::{BatchingSettings, ModelKeepAlive, ModelSection, RequestQueueSettings, ResponseCacheSettings};
+pub use pipeline::{PipelineSection, PipelineStep, StepAction};
+pub use plugin::{PluginBuildCommand, PluginGrants, PluginSection, PluginWorldKind};
+pub use queue::{PoolSection, ProjectQuota, QueueSection};
+pub(crate) use run_options::is_device_name;
+pub use run_options::{
+    CheckpointPolicy, DeviceRequest, GpuRequest, MinimumUtilization, PRECISIONS, RETRY_CAUSES, RunOptions,
+};
+pub use task::{MountSource, TaskArguments, TaskMode, TaskMount, TaskSection};
 
 /// A project.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Manifest {
+pub struct ProjectManifest {
     /// What it is called, and what its tasks take where they say nothing.
-    pub project: Project,
+    pub project: ProjectSection,
     /// Components.
-    pub plugins: BTreeMap<String, Plugin>,
+    pub plugins: BTreeMap<String, PluginSection>,
     /// What `saggar run --task NAME` runs.
-    pub tasks: BTreeMap<String, Task>,
+    pub tasks: BTreeMap<String, TaskSection>,
     /// How models are served.
-    pub models: BTreeMap<String, Model>,
+    pub models: BTreeMap<String, ModelSection>,
     /// Where jobs wait.
-    pub queues: BTreeMap<String, Queue>,
+    pub queues: BTreeMap<String, QueueSection>,
     /// Where jobs run.
-    pub pools: BTreeMap<String, Pool>,
+    pub pools: BTreeMap<String, PoolSection>,
     /// What all jobs together may take.
-    pub quota: Quota,
+    pub quota: ProjectQuota,
     /// Steps that follow each other.
-    pub pipelines: BTreeMap<String, Pipeline>,
+    pub pipelines: BTreeMap<String, PipelineSection>,
     /// What this release reads and checks but does not do yet, in the order of the file.
     pub remarks: Vec<Diagnostic>,
 }
 
 /// The project itself.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Project {
+pub struct ProjectSection {
     /// The group that its jobs are numbered in.
     pub name: String,
     /// For people.
@@ -59,30 +61,30 @@ pub struct Project {
     pub defaults: RunOptions,
 }
 
-impl Manifest {
+impl ProjectManifest {
     /// Reads a file.
     ///
     /// # Errors
     /// Every mistake with its place, first those of TOML itself: a file that is no TOML is not looked at further.
-    pub fn parse(text: &str) -> Result<Manifest, Diagnostics> {
-        let report = Report::new(text);
+    pub fn parse(text: &str) -> Result<ProjectManifest, Diagnostics> {
+        let report = ParseReport::new(text);
         if text.len() > MANIFEST_BYTES_MAX {
             let message = format!("{} bytes: a project file has at most {MANIFEST_BYTES_MAX}", text.len());
-            report.mistake(&(0..0), message, "keep data in files of their own");
+            report.add_error(&(0..0), message, "keep data in files of their own");
             return Err(Diagnostics(report.into_parts().0));
         }
         let (document, broken) = DeTable::parse_recoverable(text);
         for error in &broken {
             let span = error.span().unwrap_or(0..0);
-            report.mistake(&span, error.message().trim(), "TOML is written as in: [task.train] and name = \"value\"");
+            report.add_error(&span, error.message().trim(), "TOML is written as in: [task.train] and name = \"value\"");
         }
         let manifest = match broken.is_empty() {
-            true => read(&Table::root(document.get_ref(), &report)),
+            true => read_manifest(&ManifestTable::root(document.get_ref(), &report)),
             false => None,
         };
         let (mistakes, remarks) = report.into_parts();
         match manifest {
-            Some(manifest) if mistakes.is_empty() => Ok(Manifest { remarks, ..manifest }),
+            Some(manifest) if mistakes.is_empty() => Ok(ProjectManifest { remarks, ..manifest }),
             _ => Err(Diagnostics(mistakes)),
         }
     }
@@ -91,58 +93,61 @@ impl Manifest {
 /// The project's name, where the text has one, whatever else is wrong with it: enough to say which job is meant.
 pub fn project_name(text: &str) -> Option<String> {
     let (document, _) = DeTable::parse_recoverable(text);
-    let report = Report::new(text);
-    let table = Table::root(document.get_ref(), &report).item("project")?.table()?;
-    table.item("name")?.name()
+    let report = ParseReport::new(text);
+    let table = ManifestTable::root(document.get_ref(), &report).get("project")?.table()?;
+    table.get("name")?.name()
 }
 
 /// Reads every table, then checks what they say about each other.
-pub(crate) fn read(root: &Table<'_>) -> Option<Manifest> {
+pub(crate) fn read_manifest(root: &ManifestTable<'_>) -> Option<ProjectManifest> {
     let version = root.required("manifest", "manifest = 1", |item| match item.integer() {
         Some(1) => Some(()),
-        _ => item.refuse("1, the version of the format that this release reads"),
+        _ => item.report_expected("1, the version of the format that this release reads"),
     });
-    let project = root.required("project", "name = \"mnist\" below [project]", |item| project(&item.table()?));
-    let plugins = root.named("plugin", plugin::read);
-    let tasks = root.named("task", task::read);
-    let models = root.named("model", model::read);
-    let queues = root.named("queue", queue::read);
-    let pools = root.named("pool", queue::read_pool);
+    let project = root.required("project", "name = \"mnist\" below [project]", |item| read_project(&item.table()?));
+    let plugins = root.named_tables("plugin", plugin::read_plugin);
+    let tasks = root.named_tables("task", task::read_task);
+    let models = root.named_tables("model", model::read_model);
+    let queues = root.named_tables("queue", queue::read_queue);
+    let pools = root.named_tables("pool", queue::read_pool);
     let quota = root.optional("quota", |item| queue::read_quota(&item.table()?)).unwrap_or_default();
-    let pipelines = root.named("pipeline", |table| pipeline::read(table, &tasks));
-    root.finish();
+    let pipelines = root.named_tables("pipeline", |table| pipeline::read_pipeline(table, &tasks));
+    root.report_unknown_keys();
     // Names as they stand in the file: a table with a mistake in it is there all the same.
-    let names = |kind: Kind| match root.item(kind.word()).and_then(|item| item.is_table().then(|| item.table())) {
-        Some(Some(table)) => table.entries().into_iter().map(|(name, _)| name).chain(built_in(kind)).collect(),
-        _ => built_in(kind).collect(),
+    let names = |kind: TableKind| match root
+        .get(kind.header_word())
+        .and_then(|item| item.is_table().then(|| item.table()))
+    {
+        Some(Some(table)) => table.entries().into_iter().map(|(name, _)| name).chain(built_in_names(kind)).collect(),
+        _ => built_in_names(kind).collect(),
     };
-    root.report().resolve(names);
+    root.report().resolve_references(names);
     version?;
     let remarks = Vec::new();
-    Some(Manifest { project: project?, plugins, tasks, models, queues, pools, quota, pipelines, remarks })
+    Some(ProjectManifest { project: project?, plugins, tasks, models, queues, pools, quota, pipelines, remarks })
 }
 
 /// What is there without a table.
-fn built_in(kind: Kind) -> impl Iterator<Item = String> {
+fn built_in_names(kind: TableKind) -> impl Iterator<Item = String> {
     let name = match kind {
-        Kind::Queue => Some("default"),
-        Kind::Pool => Some("any"),
-        Kind::Plugin | Kind::Task => None,
+        TableKind::Queue => Some("default"),
+        TableKind::Pool => Some("any"),
+        TableKind::Plugin | TableKind::Task => None,
     };
     name.map(str::to_owned).into_iter()
 }
 
-fn project(table: &Table<'_>) -> Option<Project> {
+fn read_project(table: &ManifestTable<'_>) -> Option<ProjectSection> {
     let name = table.required("name", "name = \"mnist\"", |item| item.name());
     let description = table.optional("description", |item| item.string());
     let defaults = table.optional("defaults", |item| {
         let table = item.table()?;
-        let options = run_options::read(&table);
-        table.finish();
+        let options = run_options::read_run_options(&table);
+        table.report_unknown_keys();
         Some(options)
     });
-    table.finish();
-    Some(Project { name: name?, description, defaults: defaults.unwrap_or_default() })
+    table.report_unknown_keys();
+    Some(ProjectSection { name: name?, description, defaults: defaults.unwrap_or_default() })
 }
 
 #[cfg(test)]

@@ -3,14 +3,14 @@
 use crate::limits::NAME_LETTERS_MAX;
 
 /// Whether `name` is 1 to 63 of a-z, 0-9, `.`, `_` and `-`, beginning with a letter or digit.
-pub fn is_name(name: &str) -> bool {
+pub fn is_valid_name(name: &str) -> bool {
     (1..=NAME_LETTERS_MAX).contains(&name.len())
         && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"._-".contains(&b))
         && name.as_bytes()[0].is_ascii_alphanumeric()
 }
 
 /// A name like `text`: what does not do is `-`.
-pub(crate) fn name_like(text: &str) -> String {
+pub(crate) fn sanitize_name(text: &str) -> String {
     let letter = |c: char| match c.to_ascii_lowercase() {
         c if c.is_ascii_lowercase() || c.is_ascii_digit() || "._-".contains(c) => c,
         _ => '-',
@@ -21,17 +21,17 @@ pub(crate) fn name_like(text: &str) -> String {
 }
 
 /// What was probably meant: the nearest of `known`, where it is near enough.
-pub(crate) fn nearest<'k>(name: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
+pub(crate) fn nearest_name<'k>(name: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     let plain = |text: &str| text.to_lowercase().replace('-', "_");
     let wanted = plain(name);
-    let distances = known.into_iter().map(|key| (distance(&wanted, &plain(key)), key));
+    let distances = known.into_iter().map(|key| (edit_distance(&wanted, &plain(key)), key));
     let (distance, key) = distances.min_by_key(|(distance, _)| *distance)?;
     let letters = wanted.chars().count();
     (distance < letters && distance <= 1 + letters / 4).then_some(key)
 }
 
 /// Letters to put in, leave out or change (Levenshtein 1966).
-fn distance(a: &str, b: &str) -> usize {
+fn edit_distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.chars().enumerate() {
@@ -50,20 +50,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slip_is_recognised_and_a_stranger_is_not() {
+    fn typos_are_corrected_and_unrelated_names_are_not() {
         let known = ["priority", "preemptible", "retry", "retry_on"];
-        assert_eq!(nearest("priorty", known), Some("priority"));
-        assert_eq!(nearest("retry-on", known), Some("retry_on"));
-        assert_eq!(nearest("Retry", known), Some("retry"));
-        assert_eq!(nearest("colour", known), None);
-        assert_eq!((distance("kitten", "sitting"), distance("", "abc")), (3, 3));
+        assert_eq!(nearest_name("priorty", known), Some("priority"));
+        assert_eq!(nearest_name("retry-on", known), Some("retry_on"));
+        assert_eq!(nearest_name("Retry", known), Some("retry"));
+        assert_eq!(nearest_name("colour", known), None);
+        assert_eq!((edit_distance("kitten", "sitting"), edit_distance("", "abc")), (3, 3));
     }
 
     #[test]
-    fn names_do_as_paths() {
-        assert!(is_name("mnist-2.1_b") && is_name("7"));
+    fn valid_names_are_safe_in_paths() {
+        assert!(is_valid_name("mnist-2.1_b") && is_valid_name("7"));
         for bad in ["", "-a", "..", "A", "a/b", "a b", &"a".repeat(64)] {
-            assert!(!is_name(bad), "{bad}");
+            assert!(!is_valid_name(bad), "{bad}");
         }
     }
 }

@@ -1,12 +1,12 @@
 //! What a job may begin from and read: weights of jobs and models, datasets, other jobs' outputs.
 
 use crate::error::ReferenceError;
-use crate::manifest::{Mount, MountSource};
-use crate::name::is_name;
+use crate::manifest::{MountSource, TaskMount};
+use crate::name::is_valid_name;
 
 /// Weights that something begins from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reference {
+pub enum WeightsReference {
     /// A job's checkpoint.
     Job {
         /// The job.
@@ -23,25 +23,25 @@ pub enum Reference {
     },
 }
 
-impl Reference {
+impl WeightsReference {
     /// Reads `job:mnist-7`, `job:mnist-7/checkpoint@1200`, `job:mnist-7/checkpoint@best`, `model:face` or `model:face@12`.
     ///
     /// # Errors
     /// `ReferenceError::Weights`.
-    pub fn parse(text: &str) -> Result<Reference, ReferenceError> {
+    pub fn parse(text: &str) -> Result<WeightsReference, ReferenceError> {
         let read = || match text.split_once(':')? {
             ("job", rest) => {
                 let (job, checkpoint) = rest.split_once("/checkpoint@").unwrap_or((rest, "latest"));
                 let known = matches!(checkpoint, "latest" | "best") || checkpoint.parse::<u64>().is_ok();
-                let whole = is_name(job) && known;
-                whole.then(|| Reference::Job { job: job.to_owned(), checkpoint: checkpoint.to_owned() })
+                let whole = is_valid_name(job) && known;
+                whole.then(|| WeightsReference::Job { job: job.to_owned(), checkpoint: checkpoint.to_owned() })
             }
             ("model", rest) => {
                 let (model, version) = match rest.split_once('@') {
                     Some((model, version)) => (model, Some(version.parse().ok()?)),
                     None => (rest, None),
                 };
-                is_name(model).then(|| Reference::Model { model: model.to_owned(), version })
+                is_valid_name(model).then(|| WeightsReference::Model { model: model.to_owned(), version })
             }
             _ => None,
         };
@@ -53,10 +53,10 @@ impl Reference {
 ///
 /// # Errors
 /// `ReferenceError::Data`, `ReferenceError::MountPoint`.
-pub fn parse_mount(text: &str) -> Result<Mount, ReferenceError> {
+pub fn parse_mount(text: &str) -> Result<TaskMount, ReferenceError> {
     match text.rsplit_once(":/") {
-        Some((from, to)) => mount(from, &format!("/{to}")),
-        None => mount(text, "/data"),
+        Some((from, to)) => parse_mount_at(from, &format!("/{to}")),
+        None => parse_mount_at(text, "/data"),
     }
 }
 
@@ -64,14 +64,14 @@ pub fn parse_mount(text: &str) -> Result<Mount, ReferenceError> {
 ///
 /// # Errors
 /// As [`parse_mount`].
-pub(crate) fn mount(from: &str, to: &str) -> Result<Mount, ReferenceError> {
+pub(crate) fn parse_mount_at(from: &str, to: &str) -> Result<TaskMount, ReferenceError> {
     let refused = || ReferenceError::Data { text: from.to_owned() };
     let inside = |path: &str| !path.is_empty() && path.split('/').all(|part| !matches!(part, "" | "." | ".."));
     let source = match from.strip_prefix("job:") {
         Some(rest) => {
             let (job, path) = rest.split_once('/').unwrap_or((rest, "output"));
             let path = if path == "output" { Some(None) } else { path.strip_prefix("output/").map(Some) };
-            let whole = |path: &Option<&str>| is_name(job) && path.is_none_or(inside);
+            let whole = |path: &Option<&str>| is_valid_name(job) && path.is_none_or(inside);
             let path = path.filter(whole);
             path.map(|path| MountSource::Job { job: job.to_owned(), path: path.map(str::to_owned) })
         }
@@ -80,13 +80,13 @@ pub(crate) fn mount(from: &str, to: &str) -> Result<Mount, ReferenceError> {
                 Some((dataset, version)) => (dataset, Some(version.parse().map_err(|_| refused())?)),
                 None => (from, None),
             };
-            is_name(dataset).then(|| MountSource::Dataset { dataset: dataset.to_owned(), version })
+            is_valid_name(dataset).then(|| MountSource::Dataset { dataset: dataset.to_owned(), version })
         }
     };
     if !to.starts_with('/') || !inside(&to[1..]) {
         return Err(ReferenceError::MountPoint { text: to.to_owned() });
     }
-    Ok(Mount { source: source.ok_or_else(refused)?, at: to.to_owned() })
+    Ok(TaskMount { source: source.ok_or_else(refused)?, at: to.to_owned() })
 }
 
 #[cfg(test)]
@@ -94,17 +94,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mounts_are_read_in_every_form() {
+    fn every_mount_syntax_is_parsed() {
         let is = |text: &str, dataset: &str, version: Option<u64>, at: &str| {
             let source = MountSource::Dataset { dataset: dataset.to_owned(), version };
-            assert_eq!(parse_mount(text).unwrap(), Mount { source, at: at.to_owned() });
+            assert_eq!(parse_mount(text).unwrap(), TaskMount { source, at: at.to_owned() });
         };
         is("mnist", "mnist", None, "/data");
         is("mnist/1", "mnist", Some(1), "/data");
         is("mnist:/train", "mnist", None, "/train");
         is("mnist/12:/a/b", "mnist", Some(12), "/a/b");
         let source = MountSource::Job { job: "mnist-7".to_owned(), path: Some("a/b".to_owned()) };
-        assert_eq!(parse_mount("job:mnist-7/output/a/b:/in").unwrap(), Mount { source, at: "/in".to_owned() });
+        assert_eq!(parse_mount("job:mnist-7/output/a/b:/in").unwrap(), TaskMount { source, at: "/in".to_owned() });
         for bad in [
             "mnist/latest",
             "",
@@ -122,15 +122,15 @@ mod tests {
     }
 
     #[test]
-    fn weights_are_read_in_every_form() {
-        let job = |which: &str| Reference::Job { job: "mnist-7".to_owned(), checkpoint: which.to_owned() };
-        assert_eq!(Reference::parse("job:mnist-7").unwrap(), job("latest"));
-        assert_eq!(Reference::parse("job:mnist-7/checkpoint@1200").unwrap(), job("1200"));
-        assert_eq!(Reference::parse("job:mnist-7/checkpoint@best").unwrap(), job("best"));
-        let model = Reference::Model { model: "face".to_owned(), version: Some(12) };
-        assert_eq!(Reference::parse("model:face@12").unwrap(), model);
+    fn every_weights_reference_syntax_is_parsed() {
+        let job = |which: &str| WeightsReference::Job { job: "mnist-7".to_owned(), checkpoint: which.to_owned() };
+        assert_eq!(WeightsReference::parse("job:mnist-7").unwrap(), job("latest"));
+        assert_eq!(WeightsReference::parse("job:mnist-7/checkpoint@1200").unwrap(), job("1200"));
+        assert_eq!(WeightsReference::parse("job:mnist-7/checkpoint@best").unwrap(), job("best"));
+        let model = WeightsReference::Model { model: "face".to_owned(), version: Some(12) };
+        assert_eq!(WeightsReference::parse("model:face@12").unwrap(), model);
         for bad in ["mnist-7", "job:", "job:a/checkpoint@x", "model:face@new", "dataset:a", ""] {
-            assert!(Reference::parse(bad).is_err(), "{bad}");
+            assert!(WeightsReference::parse(bad).is_err(), "{bad}");
         }
     }
 }

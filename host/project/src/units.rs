@@ -5,14 +5,14 @@ use core::time::Duration;
 
 use crate::error::UnitError;
 
-const TIMES: [(&str, f64); 6] =
+const TIME_UNITS: [(&str, f64); 6] =
     [("us", 0.000_001), ("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86_400.0)];
-const SIZES: [(&str, f64); 5] =
+const SIZE_UNITS: [(&str, f64); 5] =
     [("KiB", 1024.0), ("MiB", 1_048_576.0), ("GiB", 1_073_741_824.0), ("TiB", 1_099_511_627_776.0), ("B", 1.0)];
 
 /// When something is due again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Interval {
+pub enum TimeOrSteps {
     /// After so much time.
     Time(Duration),
     /// After so many steps.
@@ -23,8 +23,8 @@ pub enum Interval {
 ///
 /// # Errors
 /// `UnitError::Duration`: no unit, another one, negative, or too long for a number.
-pub fn duration(text: &str) -> Result<Duration, UnitError> {
-    let seconds = with_unit(text, &TIMES).and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
+    let seconds = parse_with_unit(text, &TIME_UNITS).and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     seconds.ok_or_else(|| UnitError::Duration { text: text.to_owned() })
 }
 
@@ -32,8 +32,8 @@ pub fn duration(text: &str) -> Result<Duration, UnitError> {
 ///
 /// # Errors
 /// `UnitError::Size`: no unit, another one, or negative.
-pub fn bytes(text: &str) -> Result<u64, UnitError> {
-    let bytes = with_unit(text, &SIZES).ok_or_else(|| UnitError::Size { text: text.to_owned() })?;
+pub fn parse_bytes(text: &str) -> Result<u64, UnitError> {
+    let bytes = parse_with_unit(text, &SIZE_UNITS).ok_or_else(|| UnitError::Size { text: text.to_owned() })?;
     Ok(bytes as u64)
 }
 
@@ -41,7 +41,7 @@ pub fn bytes(text: &str) -> Result<u64, UnitError> {
 ///
 /// # Errors
 /// `UnitError::Price`: no number from 0, or not of an hour.
-pub fn rate(text: &str) -> Result<f64, UnitError> {
+pub fn parse_hourly_price(text: &str) -> Result<f64, UnitError> {
     let number = text.strip_suffix("/h").and_then(|number| number.trim().parse().ok());
     let number = number.filter(|rate: &f64| rate.is_finite() && *rate >= 0.0);
     number.ok_or_else(|| UnitError::Price { text: text.to_owned() })
@@ -51,7 +51,7 @@ pub fn rate(text: &str) -> Result<f64, UnitError> {
 ///
 /// # Errors
 /// `UnitError::Percent`: no percent sign, or more than 100.
-pub fn percent(text: &str) -> Result<u32, UnitError> {
+pub fn parse_percent(text: &str) -> Result<u32, UnitError> {
     let number = text.strip_suffix('%').and_then(|number| number.trim().parse().ok()).filter(|share| *share <= 100);
     number.ok_or_else(|| UnitError::Percent { text: text.to_owned() })
 }
@@ -59,16 +59,16 @@ pub fn percent(text: &str) -> Result<u32, UnitError> {
 /// Reads `30s` or `100steps`.
 ///
 /// # Errors
-/// `UnitError::Interval`: neither a time nor a count of steps.
-pub fn interval(text: &str) -> Result<Interval, UnitError> {
+/// `UnitError::TimeOrSteps`: neither a time nor a count of steps.
+pub fn parse_interval(text: &str) -> Result<TimeOrSteps, UnitError> {
     let refused = || UnitError::Interval { text: text.to_owned() };
     match text.strip_suffix("steps") {
-        Some(steps) => steps.trim().parse().map(Interval::Steps).map_err(|_| refused()),
-        None => duration(text).map(Interval::Time).map_err(|_| refused()),
+        Some(steps) => steps.trim().parse().map(TimeOrSteps::Steps).map_err(|_| refused()),
+        None => parse_duration(text).map(TimeOrSteps::Time).map_err(|_| refused()),
     }
 }
 
-fn with_unit(text: &str, units: &[(&str, f64)]) -> Option<f64> {
+fn parse_with_unit(text: &str, units: &[(&str, f64)]) -> Option<f64> {
     let split = text.find(|c: char| c.is_ascii_alphabetic())?;
     let (number, unit) = text.split_at(split);
     let number: f64 = number.trim().parse().ok()?;
@@ -82,27 +82,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn units_are_read_and_their_absence_is_refused() {
-        assert_eq!(duration("90s").unwrap(), Duration::from_secs(90));
-        assert_eq!(duration("1.5h").unwrap(), Duration::from_secs(5400));
-        assert_eq!(duration("1500us").unwrap(), Duration::from_micros(1500));
-        assert_eq!(bytes("512MiB").unwrap(), 512 << 20);
-        assert_eq!(percent("10%").unwrap(), 10);
-        assert_eq!(interval("100steps").unwrap(), Interval::Steps(100));
-        assert_eq!(interval("30s").unwrap(), Interval::Time(Duration::from_secs(30)));
+    fn units_are_parsed_and_numbers_without_units_are_refused() {
+        assert_eq!(parse_duration("90s").unwrap(), Duration::from_secs(90));
+        assert_eq!(parse_duration("1.5h").unwrap(), Duration::from_secs(5400));
+        assert_eq!(parse_duration("1500us").unwrap(), Duration::from_micros(1500));
+        assert_eq!(parse_bytes("512MiB").unwrap(), 512 << 20);
+        assert_eq!(parse_percent("10%").unwrap(), 10);
+        assert_eq!(parse_interval("100steps").unwrap(), TimeOrSteps::Steps(100));
+        assert_eq!(parse_interval("30s").unwrap(), TimeOrSteps::Time(Duration::from_secs(30)));
         for bad in ["90", "", "s", "-1s", "1 fortnight", "1e999s", "nans"] {
-            assert!(duration(bad).is_err(), "{bad}");
+            assert!(parse_duration(bad).is_err(), "{bad}");
         }
         for bad in ["4", "4GB", "GiB", "-1MiB"] {
-            assert!(bytes(bad).is_err(), "{bad}");
+            assert!(parse_bytes(bad).is_err(), "{bad}");
         }
-        assert_eq!(rate("0.65/h").unwrap(), 0.65);
+        assert_eq!(parse_hourly_price("0.65/h").unwrap(), 0.65);
         for bad in ["0.65", "-1/h", "/h", "inf/h", "1/d"] {
-            assert!(rate(bad).is_err(), "{bad}");
+            assert!(parse_hourly_price(bad).is_err(), "{bad}");
         }
         for bad in ["10", "101%", "-1%", "%"] {
-            assert!(percent(bad).is_err(), "{bad}");
+            assert!(parse_percent(bad).is_err(), "{bad}");
         }
-        assert_eq!(interval("30").unwrap_err().to_string(), "\"30\" is no interval: expected such as 30s or 100steps");
+        assert_eq!(
+            parse_interval("30").unwrap_err().to_string(),
+            "\"30\" is no interval: expected such as 30s or 100steps"
+        );
     }
 }

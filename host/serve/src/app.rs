@@ -7,157 +7,167 @@ use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::middleware;
 use axum::routing::{MethodRouter, any, delete, get, post, put};
-use saggar_jobs::{Jobs, Resolver};
-use saggar_metrics::Metrics;
-use saggar_store::checkpoint::Checkpoints;
+use saggar_jobs::{JobService, SpecResolver};
+use saggar_metrics::MetricsRegistry;
+use saggar_store::checkpoint::CheckpointStore;
 use saggar_store::clock::Clock;
-use saggar_store::dataset::Datasets;
-use saggar_store::dataset::upload::Uploads;
-use saggar_store::home::Home;
-use saggar_store::objects::Objects;
-use saggar_store::projects::Projects;
-use saggar_store::usage::StorageQuota;
+use saggar_store::dataset::DatasetStore;
+use saggar_store::dataset::upload::UploadStore;
+use saggar_store::objects::ObjectStorage;
+use saggar_store::projects::ProjectAssignments;
+use saggar_store::state_dir::StateDir;
+use saggar_store::storage_usage::StorageQuota;
 use tokio::sync::{RwLock, watch};
 
-use crate::access::{Access, Door};
-use crate::api::devices::Devices;
+use crate::access::{AccessControl, ListenPolicy};
+use crate::api::devices::DeviceInventory;
 use crate::api::event_streams::EventStreams;
 use crate::api::plugins::PluginInspector;
 use crate::api::{
     datasets, devices, events, exports, health, import, index, jobs, keys, logs, model_commands, model_removal, models,
     outputs, plugins, projects, queues, quota, schedules, secrets, versions,
 };
-use crate::audit::Audit;
-use crate::body::Bodies;
-use crate::closed_series;
+use crate::audit::AuditLog;
+use crate::cog::webhook::WebhookPrefix;
+use crate::cog::{self, CogPredictions};
 use crate::console;
 use crate::error::ApiError;
-use crate::memory::MemoryBudget;
-use crate::models::{Lifecycle, ModelImporter, ModelRouter};
-use crate::observe::{Entrance, observe};
+use crate::initial_series;
+use crate::models::{ModelImporter, ModelLifecycle, ModelRouter};
 use crate::oip;
 use crate::openapi;
 use crate::predict;
-use crate::predictions::webhook::WebhookPrefix;
-use crate::predictions::{self, Predictions};
-use crate::storage::Counted;
+use crate::request_body::BodyReader;
+use crate::request_memory::RequestMemoryBudget;
+use crate::request_middleware::{AuthLayer, admit_and_observe};
+use crate::storage::StorageCounter;
 use crate::tfs;
 
 /// What a server is made of.
 #[derive(Debug)]
-pub struct Parts {
+pub struct AppParts {
     /// The models that answer predictions.
     pub models: Arc<ModelRouter>,
     /// What decides which of them are up.
-    pub lifecycle: Arc<Lifecycle>,
+    pub lifecycle: Arc<ModelLifecycle>,
     /// Training jobs.
-    pub jobs: Jobs,
+    pub jobs: JobService,
     /// Every metric.
-    pub metrics: Arc<Metrics>,
+    pub metrics: Arc<MetricsRegistry>,
     /// The state directory.
-    pub home: Home,
+    pub home: StateDir,
     /// The directory of model versions.
     pub models_dir: PathBuf,
     /// How much may be stored; none is no limit.
     pub storage_quota: Option<StorageQuota>,
     /// Plugins and checkpoints.
-    pub objects: Objects,
+    pub objects: ObjectStorage,
     /// Datasets.
-    pub datasets: Datasets,
+    pub datasets: DatasetStore,
     /// Datasets on their way.
-    pub uploads: Uploads,
+    pub uploads: UploadStore,
     /// Makes models of files.
     pub importer: Arc<dyn ModelImporter>,
     /// Looks into plugins that are uploaded.
     pub inspector: Arc<dyn PluginInspector>,
     /// The devices of this machine.
-    pub devices: Arc<Devices>,
+    pub devices: Arc<DeviceInventory>,
     /// Addresses that events of predictions may be sent to; none where they are not sent.
     pub webhooks: Vec<WebhookPrefix>,
     /// The keys of clients.
-    pub access: Arc<Access>,
+    pub access: Arc<AccessControl>,
     /// Where it is written down who changed what.
-    pub audit: Audit,
+    pub audit: AuditLog,
     /// The memory that requests may take.
-    pub memory: MemoryBudget,
+    pub memory: RequestMemoryBudget,
 }
 
-impl Parts {
+impl AppParts {
     /// Which projects the models belong to.
-    pub(crate) fn model_projects(&self) -> Projects {
-        Projects::of_models(&self.models_dir)
+    pub(crate) fn model_projects(&self) -> ProjectAssignments {
+        ProjectAssignments::of_models(&self.models_dir)
     }
 
     /// Which projects the datasets belong to.
-    pub(crate) fn dataset_projects(&self) -> Projects {
-        Projects::of_datasets(self.home.datasets())
+    pub(crate) fn dataset_projects(&self) -> ProjectAssignments {
+        ProjectAssignments::of_datasets(self.home.datasets())
     }
 }
 
 /// The state of a server. Clones share it.
 #[derive(Clone)]
-pub struct App {
-    shared: Arc<Shared>,
+pub struct AppState {
+    shared: Arc<AppStateInner>,
 }
 
-struct Shared {
-    parts: Parts,
-    checkpoints: Checkpoints,
+struct AppStateInner {
+    parts: AppParts,
+    checkpoints: CheckpointStore,
     clock: Arc<dyn Clock>,
-    bodies: Bodies,
-    predictions: Predictions,
-    streams: EventStreams,
-    counted: Counted,
-    references: RwLock<()>,
+    body_reader: BodyReader,
+    predictions: CogPredictions,
+    event_streams: EventStreams,
+    storage_counter: StorageCounter,
+    reference_lock: RwLock<()>,
     shutdown: watch::Receiver<bool>,
 }
 
-impl std::fmt::Debug for App {
+impl std::fmt::Debug for AppState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("App").field("parts", &self.shared.parts).finish_non_exhaustive()
     }
 }
 
-impl App {
+impl AppState {
     /// A server made of `parts`. Answers that go on for long end when `shutdown` is true.
-    pub fn new(parts: Parts, clock: Arc<dyn Clock>, shutdown: watch::Receiver<bool>) -> App {
-        let checkpoints = Checkpoints::new(parts.objects.clone());
-        let predictions = Predictions::new(parts.webhooks.clone());
-        let counted = Counted::default();
-        let (bodies, streams) = (Bodies::new(parts.memory.clone()), EventStreams::default());
+    pub fn new(parts: AppParts, clock: Arc<dyn Clock>, shutdown: watch::Receiver<bool>) -> AppState {
+        let checkpoints = CheckpointStore::new(parts.objects.clone());
+        let predictions = CogPredictions::new(parts.webhooks.clone());
+        let counted = StorageCounter::default();
+        let (bodies, streams) = (BodyReader::new(parts.memory.clone()), EventStreams::default());
         let references = RwLock::default();
-        let shared = Shared { parts, checkpoints, clock, bodies, predictions, streams, counted, references, shutdown };
-        let app = App { shared: Arc::new(shared) };
-        closed_series::begin(&app.metrics().families);
-        app.jobs().resolve_by(app.resolver());
+        let shared = AppStateInner {
+            parts,
+            checkpoints,
+            clock,
+            body_reader: bodies,
+            predictions,
+            event_streams: streams,
+            storage_counter: counted,
+            reference_lock: references,
+            shutdown,
+        };
+        let app = AppState { shared: Arc::new(shared) };
+        initial_series::create_initial_series(&app.metrics().families);
+        app.jobs().set_spec_resolver(app.job_spec_resolver());
         let audit = app.audit().clone();
-        app.jobs().log_effects_to(Box::new(move |effect| audit.record_effect(effect)));
+        app.jobs().set_effect_log(Box::new(move |effect| audit.record_effect(effect)));
         let lifecycle = Arc::downgrade(app.lifecycle());
-        app.jobs().note_publications_by(Box::new(move |model, version| {
+        app.jobs().set_publication_notes(Box::new(move |model, version| {
             lifecycle.upgrade().map(|lifecycle| lifecycle.publication_notes(model, version)).unwrap_or_default()
         }));
         app
     }
 
     /// Looks up what the jobs of schedules refer to. The jobs are a part of this server and must not keep it alive.
-    fn resolver(&self) -> Resolver {
+    fn job_spec_resolver(&self) -> SpecResolver {
         let shared = Arc::downgrade(&self.shared);
         Box::new(move |spec, rights| {
             let shared = shared.upgrade();
             Box::pin(async move {
                 let shared = shared.ok_or_else(|| std::io::Error::other("the server is stopping"))?;
-                jobs::submit::resolved(&App { shared }, spec, rights).await
+                jobs::submit::resolve_scheduled_spec(&AppState { shared }, spec, rights).await
             })
         })
     }
 
     /// Held for reading while something is recorded that refers to datasets, jobs or checkpoints, and for writing while
     /// such are removed, from the question who refers to them on.
-    pub(crate) fn references(&self) -> &RwLock<()> {
-        &self.shared.references
+    pub(crate) fn reference_lock(&self) -> &RwLock<()> {
+        &self.shared.reference_lock
     }
 
-    pub(crate) fn parts(&self) -> &Parts {
+    pub(crate) fn parts(&self) -> &AppParts {
         &self.shared.parts
     }
 
@@ -165,32 +175,32 @@ impl App {
         &self.shared.parts.models
     }
 
-    pub(crate) fn lifecycle(&self) -> &Arc<Lifecycle> {
+    pub(crate) fn lifecycle(&self) -> &Arc<ModelLifecycle> {
         &self.shared.parts.lifecycle
     }
 
-    pub(crate) fn jobs(&self) -> &Jobs {
+    pub(crate) fn jobs(&self) -> &JobService {
         &self.shared.parts.jobs
     }
 
-    pub(crate) fn access(&self) -> &Arc<Access> {
+    pub(crate) fn access(&self) -> &Arc<AccessControl> {
         &self.shared.parts.access
     }
 
     /// Where handlers that change something write it down.
-    pub(crate) fn audit(&self) -> &Audit {
+    pub(crate) fn audit(&self) -> &AuditLog {
         &self.shared.parts.audit
     }
 
-    pub(crate) fn metrics(&self) -> &Arc<Metrics> {
+    pub(crate) fn metrics(&self) -> &Arc<MetricsRegistry> {
         &self.shared.parts.metrics
     }
 
-    pub(crate) fn counted(&self) -> &Counted {
-        &self.shared.counted
+    pub(crate) fn storage_counter(&self) -> &StorageCounter {
+        &self.shared.storage_counter
     }
 
-    pub(crate) fn checkpoints(&self) -> &Checkpoints {
+    pub(crate) fn checkpoints(&self) -> &CheckpointStore {
         &self.shared.checkpoints
     }
 
@@ -198,17 +208,17 @@ impl App {
         self.shared.clock.now_ms()
     }
 
-    pub(crate) fn bodies(&self) -> &Bodies {
-        &self.shared.bodies
+    pub(crate) fn body_reader(&self) -> &BodyReader {
+        &self.shared.body_reader
     }
 
-    pub(crate) fn predictions(&self) -> &Predictions {
+    pub(crate) fn predictions(&self) -> &CogPredictions {
         &self.shared.predictions
     }
 
     /// The streams of events that are open.
-    pub(crate) fn streams(&self) -> &EventStreams {
-        &self.shared.streams
+    pub(crate) fn event_streams(&self) -> &EventStreams {
+        &self.shared.event_streams
     }
 
     pub(crate) fn shutdown(&self) -> watch::Receiver<bool> {
@@ -216,9 +226,9 @@ impl App {
     }
 
     /// Runs `work`, which may wait for the disk, on a thread that may.
-    pub(crate) async fn blocking<T, E>(
+    pub(crate) async fn run_blocking<T, E>(
         &self,
-        work: impl FnOnce(&Parts) -> Result<T, E> + Send + 'static,
+        work: impl FnOnce(&AppParts) -> Result<T, E> + Send + 'static,
     ) -> Result<T, ApiError>
     where
         T: Send + 'static,
@@ -230,30 +240,33 @@ impl App {
     }
 
     /// Every route, and the methods it has, as the index shows them.
-    pub(crate) fn routes() -> Vec<(&'static str, MethodRouter<App>)> {
+    pub(crate) fn routes() -> Vec<(&'static str, MethodRouter<AppState>)> {
         let mut routes = vec![
-            ("/", get(index::index).post(predict::by_default)),
-            ("/console/{fingerprint}/{*name}", get(console::asset)),
-            ("/predict", get(predict::describe::by_default).post(predict::by_default)),
-            ("/models/{model}/predict", get(predict::describe::by_name).post(predict::by_name)),
-            ("/models/{model}/{*path}", get(predict::route::by_name).post(predict::route::by_name)),
-            ("/predictions", post(predictions::create)),
-            ("/predictions/{id}", get(predictions::one).put(predictions::put)),
-            ("/predictions/{id}/cancel", post(predictions::cancel)),
+            ("/", get(index::index).post(predict::predict_default)),
+            ("/console/{fingerprint}/{*name}", get(console::console_asset)),
+            ("/predict", get(predict::describe::describe_default).post(predict::predict_default)),
+            ("/models/{model}/predict", get(predict::describe::describe_named).post(predict::predict_named)),
+            (
+                "/models/{model}/{*path}",
+                get(predict::model_routes::predict_named_by_path).post(predict::model_routes::predict_named_by_path),
+            ),
+            ("/predictions", post(cog::create)),
+            ("/predictions/{id}", get(cog::show).put(cog::put)),
+            ("/predictions/{id}/cancel", post(cog::cancel)),
             ("/v1/", any(tfs::handle)),
             ("/v1/{*path}", any(tfs::handle)),
             ("/V1/{*path}", any(tfs::handle)),
-            ("/healthz", get(health::alive)),
-            ("/livez", get(health::alive)),
-            ("/readyz", get(health::ready)),
+            ("/healthz", get(health::livez)),
+            ("/livez", get(health::livez)),
+            ("/readyz", get(health::readyz)),
             ("/version", get(health::version)),
             ("/metrics", get(health::metrics)),
             ("/openapi.json", get(openapi::openapi)),
             ("/api/v1/plugins", get(plugins::list).post(plugins::upload)),
-            ("/api/v1/plugins/{digest}/resume-test", post(plugins::resume::mark)),
+            ("/api/v1/plugins/{digest}/resume-test", post(plugins::resume::record_resume_test)),
             ("/api/v1/jobs", get(jobs::list).post(jobs::submit::submit)),
-            ("/api/v1/jobs/{job}", get(jobs::one).delete(jobs::removal::remove)),
-            ("/api/v1/jobs/gc", post(jobs::removal::sweep)),
+            ("/api/v1/jobs/{job}", get(jobs::get).delete(jobs::removal::remove)),
+            ("/api/v1/jobs/gc", post(jobs::removal::collect_garbage)),
             ("/api/v1/jobs/{job}/stop", post(jobs::commands::stop)),
             ("/api/v1/jobs/{job}/checkpoint", post(jobs::commands::checkpoint)),
             ("/api/v1/jobs/{job}/preempt", post(jobs::commands::preempt)),
@@ -269,30 +282,30 @@ impl App {
             ("/api/v1/jobs/{job}/attempts", get(jobs::attempts)),
             ("/api/v1/jobs/{job}/events", get(jobs::events)),
             ("/api/v1/jobs/{job}/checkpoints", get(jobs::checkpoints::list)),
-            ("/api/v1/jobs/{job}/checkpoints/{which}", get(jobs::checkpoints::one)),
+            ("/api/v1/jobs/{job}/checkpoints/{which}", get(jobs::checkpoints::download)),
             ("/api/v1/jobs/{job}/output", get(outputs::list)),
-            ("/api/v1/jobs/{job}/output/{*path}", get(outputs::one)),
+            ("/api/v1/jobs/{job}/output/{*path}", get(outputs::download)),
             ("/api/v1/events", get(events::events)),
-            ("/api/v1/datasets", get(datasets::list).post(datasets::begin)),
-            ("/api/v1/datasets/{name}/uploads/{id}/chunks/{sha256}", put(datasets::chunk)),
-            ("/api/v1/datasets/{name}/uploads/{id}/commit", post(datasets::commit)),
+            ("/api/v1/datasets", get(datasets::list).post(datasets::begin_upload)),
+            ("/api/v1/datasets/{name}/uploads/{id}/chunks/{sha256}", put(datasets::put_chunk)),
+            ("/api/v1/datasets/{name}/uploads/{id}/commit", post(datasets::commit_upload)),
             ("/api/v1/datasets/{name}/{version}", delete(datasets::remove)),
             ("/api/v1/datasets/{name}/{version}/export", get(exports::tar)),
-            ("/api/v1/datasets/{name}/from-job", post(datasets::of_job)),
+            ("/api/v1/datasets/{name}/from-job", post(datasets::create_from_job)),
             ("/api/v1/devices", get(devices::list)),
             ("/api/v1/keys", get(keys::list).post(keys::create)),
             ("/api/v1/keys/{name}", delete(keys::revoke)),
         ];
-        routes.extend(App::model_routes());
+        routes.extend(AppState::model_routes());
         routes.extend(oip::routes().into_iter().chain(projects::routes()));
         routes
     }
 
     /// Routes of models and their versions.
-    fn model_routes() -> Vec<(&'static str, MethodRouter<App>)> {
+    fn model_routes() -> Vec<(&'static str, MethodRouter<AppState>)> {
         vec![
             ("/api/v1/models", get(models::list)),
-            ("/api/v1/models/{model}", get(models::one).delete(model_removal::remove_model)),
+            ("/api/v1/models/{model}", get(models::get).delete(model_removal::remove_model)),
             ("/api/v1/models/{model}/import", post(import::import)),
             ("/api/v1/models/{model}/versions", post(versions::publish)),
             ("/api/v1/models/{model}/versions/{version}", delete(model_removal::remove_version)),
@@ -307,43 +320,43 @@ impl App {
             ),
             ("/api/v1/models/{model}/traffic", put(model_commands::set_traffic)),
             ("/api/v1/models/{model}/shadow", put(model_commands::set_shadow).delete(model_commands::remove_shadow)),
-            ("/api/v1/models/{model}/config", get(model_commands::configuration).put(model_commands::configure)),
+            ("/api/v1/models/{model}/config", get(model_commands::get_config).put(model_commands::replace_config)),
         ]
     }
 
     /// The paths of all routes.
-    pub(crate) fn paths() -> Vec<&'static str> {
-        App::routes().into_iter().map(|(path, _)| path).collect()
+    pub(crate) fn route_paths() -> Vec<&'static str> {
+        AppState::routes().into_iter().map(|(path, _)| path).collect()
     }
 
     /// The server as a service for requests of this process, which need no key.
     pub fn router(&self) -> Router {
-        self.router_at(Door::INSIDE)
+        self.router_for(ListenPolicy::IN_PROCESS)
     }
 
-    /// The server as a service for requests that come in at `door`: routes, with the observing layer around everything.
-    pub(crate) fn router_at(&self, door: Door) -> Router {
-        let entrance = Entrance {
-            door,
+    /// The server as a service for requests that come in at `policy`: routes, with the observing layer around everything.
+    pub(crate) fn router_for(&self, door: ListenPolicy) -> Router {
+        let entrance = AuthLayer {
+            policy: door,
             access: Arc::clone(self.access()),
             metrics: Arc::clone(self.metrics()),
             memory: self.parts().memory.clone(),
         };
         let mut router = Router::new();
-        for (path, methods) in App::routes() {
+        for (path, methods) in AppState::routes() {
             router = router.route(path, methods);
         }
         router
-            .fallback(predict::route::by_default)
-            .method_not_allowed_fallback(no_method)
-            // Handlers read bodies through `Bodies`, each with its own maximum.
+            .fallback(predict::model_routes::predict_default_by_path)
+            .method_not_allowed_fallback(method_not_allowed)
+            // Handlers read bodies through `BodyReader`, each with its own maximum.
             .layer(DefaultBodyLimit::disable())
-            .layer(middleware::from_fn_with_state(entrance, observe))
+            .layer(middleware::from_fn_with_state(entrance, admit_and_observe))
             .with_state(self.clone())
     }
 }
 
-async fn no_method(request: Request) -> ApiError {
+async fn method_not_allowed(request: Request) -> ApiError {
     let path = request.uri().path().chars().take(200).collect();
     ApiError::Method { method: request.method().as_str().chars().take(40).collect(), path }
 }

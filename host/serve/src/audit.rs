@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use saggar_jobs::JobEffect;
-use saggar_store::clock::{Clock, Millis};
+use saggar_store::clock::{Clock, UnixMillis};
 use serde_json::json;
 
 use crate::access::Actor;
@@ -20,7 +20,7 @@ use crate::limits::{AUDIT_BYTES_MAX, AUDIT_FIELD_CHARS_MAX, AUDIT_FILES_MAX};
 /// What was done. The names are a closed set, for those who search the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Action {
+pub enum AuditAction {
     /// A version was loaded.
     ModelLoad,
     /// A version was unloaded.
@@ -85,80 +85,87 @@ pub enum Action {
     KeyRevoke,
 }
 
-impl Action {
+impl AuditAction {
     /// Its name: `model.promote`.
     pub fn name(self) -> &'static str {
         match self {
-            Action::ModelLoad => "model.load",
-            Action::ModelUnload => "model.unload",
-            Action::ModelWarm => "model.warm",
-            Action::ModelPromote => "model.promote",
-            Action::ModelRollback => "model.rollback",
-            Action::ModelAlias => "model.alias",
-            Action::ModelUnalias => "model.unalias",
-            Action::ModelTraffic => "model.traffic",
-            Action::ModelShadow => "model.shadow",
-            Action::ModelConfigure => "model.configure",
-            Action::ModelRemove => "model.remove",
-            Action::ModelImport => "model.import",
-            Action::PluginMark => "plugin.mark",
-            Action::JobStop => "job.stop",
-            Action::JobPreempt => "job.preempt",
-            Action::JobRemove => "job.remove",
-            Action::ScheduleSet => "schedule.set",
-            Action::ScheduleRemove => "schedule.remove",
-            Action::SecretSet => "secret.set",
-            Action::SecretRemove => "secret.remove",
-            Action::ModelPublish => "model.publish",
-            Action::ModelAssign => "model.assign",
-            Action::ModelKeepAlive => "model.keep_alive",
-            Action::DatasetPush => "dataset.push",
-            Action::DatasetRemove => "dataset.remove",
-            Action::DatasetAssign => "dataset.assign",
-            Action::JobSubmit => "job.submit",
-            Action::SecretUse => "secret.use",
-            Action::PredictionCancel => "prediction.cancel",
-            Action::KeyCreate => "key.create",
-            Action::KeyRevoke => "key.revoke",
+            AuditAction::ModelLoad => "model.load",
+            AuditAction::ModelUnload => "model.unload",
+            AuditAction::ModelWarm => "model.warm",
+            AuditAction::ModelPromote => "model.promote",
+            AuditAction::ModelRollback => "model.rollback",
+            AuditAction::ModelAlias => "model.alias",
+            AuditAction::ModelUnalias => "model.unalias",
+            AuditAction::ModelTraffic => "model.traffic",
+            AuditAction::ModelShadow => "model.shadow",
+            AuditAction::ModelConfigure => "model.configure",
+            AuditAction::ModelRemove => "model.remove",
+            AuditAction::ModelImport => "model.import",
+            AuditAction::PluginMark => "plugin.mark",
+            AuditAction::JobStop => "job.stop",
+            AuditAction::JobPreempt => "job.preempt",
+            AuditAction::JobRemove => "job.remove",
+            AuditAction::ScheduleSet => "schedule.set",
+            AuditAction::ScheduleRemove => "schedule.remove",
+            AuditAction::SecretSet => "secret.set",
+            AuditAction::SecretRemove => "secret.remove",
+            AuditAction::ModelPublish => "model.publish",
+            AuditAction::ModelAssign => "model.assign",
+            AuditAction::ModelKeepAlive => "model.keep_alive",
+            AuditAction::DatasetPush => "dataset.push",
+            AuditAction::DatasetRemove => "dataset.remove",
+            AuditAction::DatasetAssign => "dataset.assign",
+            AuditAction::JobSubmit => "job.submit",
+            AuditAction::SecretUse => "secret.use",
+            AuditAction::PredictionCancel => "prediction.cancel",
+            AuditAction::KeyCreate => "key.create",
+            AuditAction::KeyRevoke => "key.revoke",
         }
     }
 }
 
 /// The audit log. Clones write to the same one.
 #[derive(Clone, Debug)]
-pub struct Audit {
-    shared: Arc<Shared>,
+pub struct AuditLog {
+    shared: Arc<AuditLogInner>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct AuditLogInner {
     path: PathBuf,
     clock: Arc<dyn Clock>,
     bytes_max: u64,
     file: Mutex<Option<File>>,
 }
 
-impl Audit {
+impl AuditLog {
     /// The log at `path`, which is made when there is something to write.
-    pub fn new(path: impl Into<PathBuf>, clock: Arc<dyn Clock>) -> Audit {
-        Audit::with_bytes(path, clock, AUDIT_BYTES_MAX)
+    pub fn new(path: impl Into<PathBuf>, clock: Arc<dyn Clock>) -> AuditLog {
+        AuditLog::with_bytes_max(path, clock, AUDIT_BYTES_MAX)
     }
 
-    fn with_bytes(path: impl Into<PathBuf>, clock: Arc<dyn Clock>, bytes_max: u64) -> Audit {
-        Audit { shared: Arc::new(Shared { path: path.into(), clock, bytes_max, file: Mutex::new(None) }) }
+    fn with_bytes_max(path: impl Into<PathBuf>, clock: Arc<dyn Clock>, bytes_max: u64) -> AuditLog {
+        AuditLog { shared: Arc::new(AuditLogInner { path: path.into(), clock, bytes_max, file: Mutex::new(None) }) }
     }
 
     /// Writes down that `actor` did `action`, or was refused. `subject` is the model, or the key; `detail` is for people,
     /// `version 3` or `canary 10`; neither may be a secret. Blocks for as long as an append to a file takes. What cannot
     /// be written is told of in the server's log, which has the line in any case.
-    pub fn record<T>(&self, actor: &Actor, action: Action, subject: &str, detail: &str, result: &Result<T, ApiError>) {
+    pub fn record<T>(
+        &self,
+        actor: &Actor,
+        action: AuditAction,
+        subject: &str,
+        detail: &str,
+        result: &Result<T, ApiError>,
+    ) {
         let result = result.as_ref().map_or_else(ApiError::code, |_| "ok");
         self.write(actor, action.name(), (subject, detail), None, result);
     }
 
     /// Writes down what a job or a schedule did, or was refused.
     pub(crate) fn record_effect(&self, effect: &JobEffect) {
-        let actor = Actor::of_rights(&effect.rights);
+        let actor = Actor::from_rights(&effect.rights);
         let result = if effect.is_done { "ok" } else { "refused" };
         let (subject, project) = ((effect.thing.as_str(), effect.detail.as_str()), Some(effect.project.as_str()));
         self.write(&actor, effect.effect.name(), subject, project, result);
@@ -167,7 +174,7 @@ impl Audit {
     fn write(&self, actor: &Actor, name: &str, of: (&str, &str), project: Option<&str>, result: &str) {
         let short = |text: &str| text.chars().take(AUDIT_FIELD_CHARS_MAX).collect::<String>();
         let (subject, detail) = (short(of.0), short(of.1));
-        let who = actor.who.to_string();
+        let who = actor.principal.to_string();
         tracing::info!(who, request_id = actor.request_id, action = name, subject, detail, result, "audit");
         let at = rfc3339(self.shared.clock.now_ms());
         let of = name.split('.').next().unwrap_or_default();
@@ -192,24 +199,24 @@ impl Audit {
         let mut held = self.shared.file.lock().unwrap_or_else(PoisonError::into_inner);
         let file = match &mut *held {
             Some(file) => file,
-            None => held.insert(open(&self.shared.path)?),
+            None => held.insert(open_for_append(&self.shared.path)?),
         };
         file.write_all(line.as_bytes())?;
         if file.metadata()?.len() > self.shared.bytes_max {
             *held = None;
-            put_aside(&self.shared.path)?;
+            rotate_log(&self.shared.path)?;
         }
         Ok(())
     }
 }
 
-fn open(path: &Path) -> io::Result<File> {
+fn open_for_append(path: &Path) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
     OpenOptions::new().create(true).append(true).mode(0o600).open(path)
 }
 
 /// Moves `audit.log` to `audit.log.1`, that to `.2`, and drops the last.
-fn put_aside(path: &Path) -> io::Result<()> {
+fn rotate_log(path: &Path) -> io::Result<()> {
     let numbered = |number: u32| {
         let mut name = path.as_os_str().to_owned();
         name.push(format!(".{number}"));
@@ -225,66 +232,73 @@ fn put_aside(path: &Path) -> io::Result<()> {
 }
 
 /// RFC 3339 in UTC. Times outside of the calendar count as 1970.
-fn rfc3339(ms: Millis) -> String {
+fn rfc3339(ms: UnixMillis) -> String {
     let time = i64::try_from(ms).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
     format!("{:.3}", time.unwrap_or_default())
 }
 
 #[cfg(test)]
 mod tests {
-    use saggar_store::{Effect, ManualClock, Rights};
+    use saggar_store::{AccessAction, AccessRights, ManualClock};
     use serde_json::Value;
 
     use super::*;
-    use crate::access::Who;
+    use crate::access::Principal;
 
-    fn lines(path: &Path) -> Vec<Value> {
+    fn read_lines(path: &Path) -> Vec<Value> {
         std::fs::read_to_string(path).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
     #[test]
-    fn a_line_says_who_did_what() {
+    fn an_audit_line_has_the_actor_and_the_action() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("audit.log");
-        let audit = Audit::new(&path, Arc::new(ManualClock::new(1_771_000_000_250)));
-        let rights = Rights::default();
-        let actor = Actor { who: Who::Key("ops".into()), request_id: "r-1".to_owned(), rights };
-        audit.record(&actor, Action::ModelPromote, "digits", "version 3", &Ok::<_, ApiError>(()));
+        let audit = AuditLog::new(&path, Arc::new(ManualClock::new(1_771_000_000_250)));
+        let rights = AccessRights::default();
+        let actor = Actor { principal: Principal::Key("ops".into()), request_id: "r-1".to_owned(), rights };
+        audit.record(&actor, AuditAction::ModelPromote, "digits", "version 3", &Ok::<_, ApiError>(()));
         let refused = Err::<(), _>(ApiError::NothingReady);
-        audit.record(&Actor::cli(), Action::KeyRevoke, "\"x\"\n", "", &refused);
+        audit.record(&Actor::cli(), AuditAction::KeyRevoke, "\"x\"\n", "", &refused);
         let expected = [
             json!({"at": "2026-02-13T16:26:40.250Z", "who": "key:ops", "request_id": "r-1", "action": "model.promote",
                    "model": "digits", "detail": "version 3", "result": "ok"}),
             json!({"at": "2026-02-13T16:26:40.250Z", "who": "cli", "request_id": "", "action": "key.revoke",
                    "key": "\"x\"\n", "detail": "", "result": "not_ready"}),
         ];
-        assert_eq!(lines(&path), expected);
+        assert_eq!(read_lines(&path), expected);
     }
 
     #[test]
-    fn what_jobs_do_is_written_down_with_the_key_and_the_project() {
+    fn effects_of_jobs_are_logged_with_key_and_project() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("audit.log");
-        let audit = Audit::new(&path, Arc::new(ManualClock::new(0)));
-        for (rights, is_done) in [(Rights::of_key_named("ci"), false), (Rights::default(), true)] {
+        let audit = AuditLog::new(&path, Arc::new(ManualClock::new(0)));
+        for (rights, is_done) in [(AccessRights::from_key_name("ci"), false), (AccessRights::default(), true)] {
             let (thing, project, detail) = ("net".to_owned(), "digits".to_owned(), "by job digits-7".to_owned());
-            audit.record_effect(&JobEffect { effect: Effect::PublishModel, thing, rights, project, detail, is_done });
+            audit.record_effect(&JobEffect {
+                effect: AccessAction::PublishModel,
+                thing,
+                rights,
+                project,
+                detail,
+                is_done,
+            });
         }
         let told = |line: &Value| ["who", "action", "model", "project", "result"].map(|key| line[key].clone());
-        let lines: Vec<_> = lines(&path).iter().map(told).collect();
+        let lines: Vec<_> = read_lines(&path).iter().map(told).collect();
         assert_eq!(lines[0], ["key:ci", "model.publish", "net", "digits", "refused"]);
         assert_eq!(lines[1], ["no_key", "model.publish", "net", "digits", "ok"]);
     }
 
     #[test]
-    fn a_long_log_is_put_aside_and_the_oldest_dropped() {
+    fn the_audit_log_is_rotated_and_the_oldest_file_dropped() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("audit.log");
-        let audit = Audit::with_bytes(&path, Arc::new(ManualClock::new(0)), 1);
+        let audit = AuditLog::with_bytes_max(&path, Arc::new(ManualClock::new(0)), 1);
         for at in 0..10 {
-            audit.record(&Actor::cli(), Action::ModelLoad, "digits", &at.to_string(), &Ok::<_, ApiError>(()));
+            audit.record(&Actor::cli(), AuditAction::ModelLoad, "digits", &at.to_string(), &Ok::<_, ApiError>(()));
         }
-        let detail = |name: &str| lines(&directory.path().join(name))[0]["detail"].as_str().unwrap().to_owned();
+        let detail = |name: &str| read_lines(&directory.path().join(name))[0]["detail"].as_str().unwrap().to_owned();
         let kept: Vec<String> = (1..=AUDIT_FILES_MAX).map(|at| detail(&format!("audit.log.{at}"))).collect();
         assert_eq!(kept, ["9", "8", "7", "6"]);
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), AUDIT_FILES_MAX as usize);

@@ -5,11 +5,11 @@
 
 mod activity;
 mod admission;
-mod answers;
-pub(crate) mod descriptors;
+pub(crate) mod file_descriptors;
 mod http;
 pub(crate) mod listener;
-mod stream;
+mod peekable_stream;
+mod response_tracking;
 pub(crate) mod tls;
 
 use std::io;
@@ -21,48 +21,53 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use crate::limits::{ANSWER_QUIET_MAX, DRAIN_TIME_MAX, HANDSHAKE_TIME_MAX, HEAD_TIME_MAX};
+use crate::limits::{ANSWER_IDLE_MAX, DRAIN_TIME_MAX, HANDSHAKE_TIME_MAX, HEAD_TIME_MAX};
 pub(crate) use activity::{ConnectionActivity, PeerAddress};
-use admission::{Admission, ConnectionEntrance};
-use descriptors::Capacity;
+use admission::{ConnectionAdmission, ListenerAdmission};
+use file_descriptors::ConnectionCapacity;
 use http::HttpSession;
-use listener::{Accepted, Listener};
-use stream::Stream;
-use tls::Certificates;
+use listener::{AcceptedConnection, ServerListener};
+use peekable_stream::PeekableStream;
+use tls::TlsCertificates;
 
 /// How long clients are waited for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Patience {
+pub(crate) struct ConnectionTimeouts {
     /// For a request's head, and between requests.
     pub(crate) head: Duration,
     /// For a TLS handshake.
     pub(crate) handshake: Duration,
     /// For a client to take what it is sent, beyond what the bytes that it takes are worth.
-    pub(crate) answer: Duration,
+    pub(crate) response: Duration,
     /// For requests in flight once the server stops.
     pub(crate) drain: Duration,
 }
 
-impl Default for Patience {
-    fn default() -> Patience {
-        Patience { head: HEAD_TIME_MAX, handshake: HANDSHAKE_TIME_MAX, answer: ANSWER_QUIET_MAX, drain: DRAIN_TIME_MAX }
+impl Default for ConnectionTimeouts {
+    fn default() -> ConnectionTimeouts {
+        ConnectionTimeouts {
+            head: HEAD_TIME_MAX,
+            handshake: HANDSHAKE_TIME_MAX,
+            response: ANSWER_IDLE_MAX,
+            drain: DRAIN_TIME_MAX,
+        }
     }
 }
 
 /// Serves each router to what comes in by its listener until `shutdown` is true; then accepts no more, lets requests in
 /// flight finish, and returns.
 pub(crate) async fn serve(
-    entrances: Vec<(Listener, Router)>,
+    entrances: Vec<(ServerListener, Router)>,
     shutdown: watch::Receiver<bool>,
-    patience: Patience,
-    capacity: Capacity,
+    patience: ConnectionTimeouts,
+    capacity: ConnectionCapacity,
 ) -> io::Result<()> {
-    let admission = Admission::new(capacity, entrances.len());
+    let admission = ConnectionAdmission::new(capacity, entrances.len());
     let (open, mut closed) = mpsc::channel(1);
     let mut accepting = JoinSet::new();
     for (number, (listener, router)) in entrances.into_iter().enumerate() {
-        let entrance = admission.entrance(number, listener.door().guarded, open.clone());
-        accepting.spawn(accept(listener, router, entrance, shutdown.clone(), patience));
+        let entrance = admission.for_listener(number, listener.listen_policy().requires_key, open.clone());
+        accepting.spawn(accept_connections(listener, router, entrance, shutdown.clone(), patience));
     }
     drop(open);
     while let Some(ended) = accepting.join_next().await {
@@ -74,18 +79,18 @@ pub(crate) async fn serve(
     Ok(())
 }
 
-async fn accept(
-    listener: Listener,
+async fn accept_connections(
+    listener: ServerListener,
     router: Router,
-    entrance: ConnectionEntrance,
+    entrance: ListenerAdmission,
     mut shutdown: watch::Receiver<bool>,
-    patience: Patience,
+    patience: ConnectionTimeouts,
 ) -> io::Result<()> {
     let stopping = shutdown.clone();
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
-            () = told(&mut shutdown) => return Ok(()),
+            () = wait_for_shutdown(&mut shutdown) => return Ok(()),
         };
         let accepted = match accepted {
             Ok(accepted) => accepted,
@@ -98,7 +103,7 @@ async fn accept(
         };
         let admitted = tokio::select! {
             admitted = entrance.admit(accepted.peer()) => admitted,
-            () = told(&mut shutdown) => return Ok(()),
+            () = wait_for_shutdown(&mut shutdown) => return Ok(()),
         };
         let Some(admitted) = admitted else {
             tracing::debug!(peer = ?accepted.peer(), "a connection is refused: its peer has as many as it may");
@@ -108,7 +113,7 @@ async fn accept(
         let (activity, stopping) = (admitted.activity().clone(), stopping.clone());
         let session = HttpSession { router: router.clone(), stopping, patience, activity };
         tokio::spawn(async move {
-            if let Err(error) = connection(accepted, certificates, session).await {
+            if let Err(error) = serve_connection(accepted, certificates, session).await {
                 // Clients come and go as they like; what they were answered is counted elsewhere.
                 tracing::debug!(error, "connection ended");
             }
@@ -117,33 +122,39 @@ async fn accept(
     }
 }
 
-async fn connection(accepted: Accepted, certificates: Option<Certificates>, mut session: HttpSession) -> http::Ended {
+async fn serve_connection(
+    accepted: AcceptedConnection,
+    certificates: Option<TlsCertificates>,
+    mut session: HttpSession,
+) -> http::ConnectionResult {
     let patience = session.patience;
     match (accepted, certificates) {
-        (Accepted::Tcp(stream, _), Some(certificates)) => {
+        (AcceptedConnection::Tcp(stream, _), Some(certificates)) => {
             let opened = tokio::select! {
-                opened = timeout(patience.handshake, tls::open(stream, &certificates, patience.answer)) => opened??,
+                opened = timeout(patience.handshake, tls::accept_tls(stream, &certificates, patience.response)) => opened??,
                 // Nothing was asked yet.
-                _ = session.ending() => return Ok(()),
+                _ = session.wait_for_end() => return Ok(()),
             };
             let Some((stream, version)) = opened else { return Ok(()) };
-            http::serve_as(version, stream, session).await
+            http::serve_version(version, stream, session).await
         }
-        (Accepted::Tcp(stream, _), None) => {
-            let _: io::Result<()> = no_delay(&stream);
-            http::serve(Stream::new(stream, patience.answer), session).await
+        (AcceptedConnection::Tcp(stream, _), None) => {
+            let _: io::Result<()> = set_no_delay(&stream);
+            http::serve(PeekableStream::new(stream, patience.response), session).await
         }
-        (Accepted::Unix(stream), _) => http::serve(Stream::new(stream, patience.answer), session).await,
+        (AcceptedConnection::Unix(stream), _) => {
+            http::serve(PeekableStream::new(stream, patience.response), session).await
+        }
     }
 }
 
 /// Answers are small and whole: waiting to fill a packet only delays them.
-fn no_delay(stream: &TcpStream) -> io::Result<()> {
+fn set_no_delay(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)
 }
 
 /// Returns once the server was told to stop; a sender that is gone tells it too.
-pub(crate) async fn told(shutdown: &mut watch::Receiver<bool>) {
+pub(crate) async fn wait_for_shutdown(shutdown: &mut watch::Receiver<bool>) {
     // An error means that nobody can tell any more.
     let _ = shutdown.wait_for(|&stop| stop).await;
 }

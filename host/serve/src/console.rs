@@ -14,29 +14,29 @@ use axum::http::header::{
 };
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::response::{IntoResponse, Response};
-use saggar_store::digest::Hasher;
+use saggar_store::digest::Sha256Hasher;
 
 use crate::error::{self, ApiError};
 
 /// What stands for the digest in the page.
-const VERSION: &str = "/console/VERSION/";
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; \
+const VERSION_PLACEHOLDER: &str = "/console/VERSION/";
+const CONTENT_SECURITY_POLICY_VALUE: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 const CROSS_ORIGIN_OPENER_POLICY: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
 
-struct Asset {
+struct ConsoleAsset {
     name: &'static str,
     text: &'static str,
 }
 
 macro_rules! assets {
     ($($name:literal),* $(,)?) => {
-        &[$(Asset { name: $name, text: include_str!(concat!("../console/", $name)) }),*]
+        &[$(ConsoleAsset { name: $name, text: include_str!(concat!("../console/", $name)) }),*]
     };
 }
 
-const PAGE: &str = include_str!("../console/index.html");
-const ASSETS: &[Asset] = assets![
+const PAGE_TEMPLATE: &str = include_str!("../console/index.html");
+const ASSETS: &[ConsoleAsset] = assets![
     "actions.js",
     "answer.js",
     "api.js",
@@ -89,21 +89,22 @@ const ASSETS: &[Asset] = assets![
 
 /// The digest of the page and everything that it names, as it stands in paths and tags.
 static FINGERPRINT: LazyLock<String> = LazyLock::new(|| {
-    let mut hasher = Hasher::new();
-    hasher.update_field(PAGE.as_bytes());
+    let mut hasher = Sha256Hasher::new();
+    hasher.update_field(PAGE_TEMPLATE.as_bytes());
     for asset in ASSETS {
         hasher.update_field(asset.name.as_bytes());
         hasher.update_field(asset.text.as_bytes());
     }
     hasher.finish().hex()[..16].to_owned()
 });
-static INDEX: LazyLock<String> = LazyLock::new(|| PAGE.replace(VERSION, &format!("/console/{}/", *FINGERPRINT)));
+static INDEX_PAGE: LazyLock<String> =
+    LazyLock::new(|| PAGE_TEMPLATE.replace(VERSION_PLACEHOLDER, &format!("/console/{}/", *FINGERPRINT)));
 
 /// The page, for a client that takes HTML.
-pub(crate) fn page(request: &HeaderMap) -> Response {
-    let mut response = tagged(request, "text/html; charset=utf-8", &INDEX);
+pub(crate) fn console_page(request: &HeaderMap) -> Response {
+    let mut response = cacheable_response(request, "text/html; charset=utf-8", &INDEX_PAGE);
     let headers = response.headers_mut();
-    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(CONTENT_SECURITY_POLICY_VALUE));
     headers.insert(CROSS_ORIGIN_OPENER_POLICY, HeaderValue::from_static("same-origin"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     // Programs get JSON at the same path.
@@ -112,7 +113,7 @@ pub(crate) fn page(request: &HeaderMap) -> Response {
 }
 
 /// `GET /console/{fingerprint}/{*name}`: what the page names.
-pub(crate) async fn asset(
+pub(crate) async fn console_asset(
     Path((fingerprint, name)): Path<(String, String)>,
     request: HeaderMap,
 ) -> Result<Response, ApiError> {
@@ -122,13 +123,13 @@ pub(crate) async fn asset(
         name: name.chars().take(80).collect(),
         hint: "load the page anew: this server has another version of it".to_owned(),
     })?;
-    let mut response = tagged(&request, media_type(asset.name), asset.text);
+    let mut response = cacheable_response(&request, media_type(asset.name), asset.text);
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=31536000, immutable"));
     Ok(response)
 }
 
 /// The text, or word that the client has it already.
-fn tagged(request: &HeaderMap, media_type: &'static str, text: &'static str) -> Response {
+fn cacheable_response(request: &HeaderMap, media_type: &'static str, text: &'static str) -> Response {
     let tag = format!("\"{}\"", *FINGERPRINT);
     let known = request.get(IF_NONE_MATCH).and_then(|tags| tags.to_str().ok()).unwrap_or_default();
     let has_it = known.split(',').any(|one| one.trim().trim_start_matches("W/") == tag);
@@ -177,10 +178,10 @@ mod tests {
 
     /// A path that nothing serves would fail in the browser only.
     #[test]
-    fn the_console_names_only_what_is_there() {
+    fn the_console_uses_only_paths_that_are_served() {
         let names: BTreeSet<&str> = ASSETS.iter().map(|asset| asset.name).collect();
         let mut named = BTreeSet::new();
-        for rest in PAGE.split(VERSION).skip(1) {
+        for rest in PAGE_TEMPLATE.split(VERSION_PLACEHOLDER).skip(1) {
             named.insert(rest.split('"').next().unwrap());
         }
         for asset in ASSETS {
@@ -196,13 +197,20 @@ mod tests {
     }
 
     #[test]
-    fn the_page_needs_no_other_host_and_no_inline_script() {
+    fn the_console_loads_nothing_from_other_hosts_and_no_inline_script() {
         let own = ASSETS.iter().filter(|asset| !asset.name.starts_with("vendor/"));
-        for text in own.map(|asset| asset.text).chain([PAGE]) {
+        for text in own.map(|asset| asset.text).chain([PAGE_TEMPLATE]) {
             let elsewhere = text.replace("http://www.w3.org/2000/svg", "").replace("http://127.0.0.1:5000", "");
             assert!(!elsewhere.contains("http://") && !elsewhere.contains("https://"), "{elsewhere}");
         }
-        assert!(!PAGE.contains("style=") && !PAGE.contains("<style") && !PAGE.contains(" onclick="));
-        assert_eq!(PAGE.matches("<script").count(), PAGE.matches("<script type=\"module\" src=\"").count());
+        assert!(
+            !PAGE_TEMPLATE.contains("style=")
+                && !PAGE_TEMPLATE.contains("<style")
+                && !PAGE_TEMPLATE.contains(" onclick=")
+        );
+        assert_eq!(
+            PAGE_TEMPLATE.matches("<script").count(),
+            PAGE_TEMPLATE.matches("<script type=\"module\" src=\"").count()
+        );
     }
 }

@@ -3,7 +3,7 @@
 //! Every answer has the form `{"error", "code", "hint", "request_id"}`. Causes of our own faults go to the log, not out.
 
 mod access;
-mod floors;
+mod status_map;
 mod success;
 
 use std::time::Duration;
@@ -18,18 +18,18 @@ use saggar_store::keys::KeyError;
 use thiserror::Error;
 
 use crate::access::AccessError;
+use crate::cog::error::PredictionError;
 use crate::models::ImportError;
-use crate::models::plan::BadPlan;
-use crate::models::settings::BadSettings;
+use crate::models::desired_state::DesiredStateError;
+use crate::models::model_config::ModelConfigError;
 use crate::oip::InferError;
 use crate::predict::decode::DecodeError;
 use crate::predict::encode::EncodeError;
 use crate::predict::image::ImageError;
-use crate::predictions::error::PredictionError;
 use crate::tfs::error::TfsError;
 
-pub(crate) use access::plain_on_tls;
-pub(crate) use success::{accepted, created, found, no_content, not_modified, not_ready};
+pub(crate) use access::plain_http_on_tls_response;
+pub(crate) use success::{accepted, created, json_text, no_content, not_modified, not_ready};
 
 /// Why a request gets no answer of its own.
 #[derive(Debug, Error)]
@@ -153,7 +153,7 @@ pub enum ApiError {
         known: Vec<String>,
     },
     /// A version that is not loaded.
-    #[error("version {version} of model {model} is {state}; {}", serving_version(*serving))]
+    #[error("version {version} of model {model} is {state}; {}", serving_version_text(*serving))]
     VersionNotServing {
         /// The model.
         model: String,
@@ -173,7 +173,7 @@ pub enum ApiError {
         reason: String,
     },
     /// A version that did not come up when it was asked for.
-    #[error("{model}{} did not come up: {reason}", at_version(*version))]
+    #[error("{model}{} did not come up: {reason}", version_suffix(*version))]
     LoadFailed {
         /// The model.
         model: String,
@@ -192,10 +192,10 @@ pub enum ApiError {
     },
     /// A decision about a model that makes no sense.
     #[error(transparent)]
-    Plan(#[from] BadPlan),
+    Plan(#[from] DesiredStateError),
     /// Settings of a model that make no sense.
     #[error(transparent)]
-    Settings(#[from] BadSettings),
+    Settings(#[from] ModelConfigError),
     /// Nothing serves.
     #[error("no model is ready")]
     NothingReady,
@@ -291,16 +291,16 @@ fn known_models(known: &[String]) -> String {
     if known.is_empty() { "there is none yet".to_owned() } else { format!("known are {}", known.join(", ")) }
 }
 
-fn at_version(version: Option<u64>) -> String {
+fn version_suffix(version: Option<u64>) -> String {
     version.map_or_else(String::new, |version| format!("@{version}"))
 }
 
-fn serving_version(serving: Option<u64>) -> String {
+fn serving_version_text(serving: Option<u64>) -> String {
     serving.map_or_else(|| "no version serves".to_owned(), |version| format!("version {version} serves"))
 }
 
 /// What an error is to a client.
-struct Meaning {
+struct ErrorMapping {
     status: StatusCode,
     code: &'static str,
     hint: String,
@@ -325,29 +325,29 @@ impl ErrorBody {
 impl ApiError {
     /// The body of an answer whose head is out already, and a line in the log where the fault is ours.
     pub(crate) fn body(&self) -> ErrorBody {
-        self.log();
-        let Meaning { code, hint, .. } = self.meaning();
-        ErrorBody { error: self.public(), code, hint }
+        self.log_cause();
+        let ErrorMapping { code, hint, .. } = self.mapping();
+        ErrorBody { error: self.public_message(), code, hint }
     }
 
     /// The answer's status.
     pub fn status(&self) -> StatusCode {
-        self.meaning().status
+        self.mapping().status
     }
 
     /// The error's code, from a closed set.
     pub fn code(&self) -> &'static str {
-        self.meaning().code
+        self.mapping().code
     }
 
-    fn meaning(&self) -> Meaning {
-        let meaning = self.meaning_of_kind();
+    fn mapping(&self) -> ErrorMapping {
+        let meaning = self.mapping_of_kind();
         // A full disk is nobody's fault on any route, and what helps is the same.
-        if meaning.code == "internal" && is_disk_full(self) { floors::disk_full() } else { meaning }
+        if meaning.code == "internal" && is_disk_full(self) { status_map::disk_full() } else { meaning }
     }
 
-    fn meaning_of_kind(&self) -> Meaning {
-        let of = |status, code, hint: &str| Meaning { status, code, hint: hint.to_owned() };
+    fn mapping_of_kind(&self) -> ErrorMapping {
+        let of = |status, code, hint: &str| ErrorMapping { status, code, hint: hint.to_owned() };
         let bad = |code, hint| of(StatusCode::BAD_REQUEST, code, hint);
         let missing = |hint| of(StatusCode::NOT_FOUND, "not_found", hint);
         match self {
@@ -365,13 +365,13 @@ impl ApiError {
             }
             ApiError::Tfs(TfsError::Malformed { .. }) => bad("malformed_request", "GET /openapi.json has every path"),
             ApiError::Tfs(_) => bad("bad_input", "GET /v1/models/NAME/metadata shows what the model takes"),
-            ApiError::Prediction(error) => prediction(error),
+            ApiError::Prediction(error) => prediction_mapping(error),
             ApiError::Form { .. } => bad("bad_form", "send one field a model input: curl -F image=@digit.png"),
             ApiError::Json { example, .. } => bad("bad_json", &format!("for example: {example}")),
             ApiError::Parameter { .. } => bad("bad_parameter", ""),
             ApiError::TooLarge { .. } => of(StatusCode::PAYLOAD_TOO_LARGE, "too_large", "send fewer items at once"),
-            ApiError::Access(error) => access::meaning(error),
-            ApiError::Key(error) => access::key(error),
+            ApiError::Access(error) => access::map_access_error(error),
+            ApiError::Key(error) => access::map_key_error(error),
             ApiError::BodyPieces { .. } => bad("tiny_pieces", "send larger chunks"),
             ApiError::BodyQuiet { .. } => of(StatusCode::REQUEST_TIMEOUT, "body_timeout", ""),
             ApiError::BodyBroken { .. } => bad("bad_body", ""),
@@ -383,7 +383,7 @@ impl ApiError {
             ApiError::Method { .. } => of(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", ""),
             ApiError::NotFound { .. } => missing(""),
             ApiError::NoModel { .. } => of(StatusCode::NOT_FOUND, "unknown_model", "GET /api/v1/models lists them"),
-            ApiError::VersionNotServing { state: "LOADING", .. } => retry("not_ready"),
+            ApiError::VersionNotServing { state: "LOADING", .. } => retryable("not_ready"),
             ApiError::VersionNotServing { model, version, state, .. } => {
                 let mut hint = "leave the version out to get the one that serves".to_owned();
                 if *state != "unknown" {
@@ -391,7 +391,7 @@ impl ApiError {
                 }
                 of(StatusCode::NOT_FOUND, "version_not_serving", &hint)
             }
-            ApiError::NotReady { .. } | ApiError::NothingReady => retry("not_ready"),
+            ApiError::NotReady { .. } | ApiError::NothingReady => retryable("not_ready"),
             ApiError::LoadFailed { .. } => of(StatusCode::UNPROCESSABLE_ENTITY, "load_failed", ""),
             ApiError::Conflict { .. } => of(StatusCode::CONFLICT, "conflict", ""),
             ApiError::Plan(_) | ApiError::Settings(_) => bad("bad_request", ""),
@@ -402,27 +402,29 @@ impl ApiError {
             ApiError::MemoryShare { .. } => of(StatusCode::PAYLOAD_TOO_LARGE, "memory_share", MEMORY_HINT),
             ApiError::StreamsFull { .. } => of(StatusCode::TOO_MANY_REQUESTS, "streams_full", "ask for a list instead"),
             ApiError::DeadlineQueued { .. } => of(StatusCode::REQUEST_TIMEOUT, "deadline_queued", "give it more time"),
-            ApiError::Plugin(error) => floors::plugin(error),
-            ApiError::Import(error) => floors::import(error),
-            ApiError::PluginRefused(error) => floors::refused_plugin(error),
+            ApiError::Plugin(error) => status_map::map_plugin_error(error),
+            ApiError::Import(error) => status_map::map_import_error(error),
+            ApiError::PluginRefused(error) => status_map::map_uploaded_plugin_error(error),
             ApiError::Encode(_) => of(StatusCode::INTERNAL_SERVER_ERROR, "bad_output", "this is a fault of the plugin"),
-            ApiError::Job(error) => floors::job(error),
-            ApiError::Dataset(error) => floors::dataset(error),
-            ApiError::Secret(error) => floors::secret(error),
+            ApiError::Job(error) => status_map::map_job_error(error),
+            ApiError::Dataset(error) => status_map::map_dataset_error(error),
+            ApiError::Secret(error) => status_map::map_secret_error(error),
             ApiError::Model(ModelError::NotFound { .. }) => missing("GET /api/v1/models lists what there is"),
             ApiError::Model(ModelError::BadName { .. }) => bad("bad_name", ""),
-            ApiError::Stopping => retry("stopping"),
-            ApiError::Store(StoreError::QuotaExceeded { .. }) => floors::quota_exceeded(),
-            ApiError::Model(_) | ApiError::Store(_) | ApiError::Checkpoint(_) | ApiError::Internal { .. } => internal(),
+            ApiError::Stopping => retryable("stopping"),
+            ApiError::Store(StoreError::QuotaExceeded { .. }) => status_map::quota_exceeded(),
+            ApiError::Model(_) | ApiError::Store(_) | ApiError::Checkpoint(_) | ApiError::Internal { .. } => {
+                internal_mapping()
+            }
         }
     }
 
     /// What the client reads. Messages of our own faults stay inside: they name files of this machine.
-    fn public(&self) -> String {
+    fn public_message(&self) -> String {
         match self {
             ApiError::Plugin(PluginError::Trap { .. }) => "the plugin trapped".to_owned(),
             ApiError::Plugin(error @ PluginError::Deadline { .. }) => error.to_string(),
-            ApiError::Plugin(error) if floors::plugin(error).status.is_server_error() => {
+            ApiError::Plugin(error) if status_map::map_plugin_error(error).status.is_server_error() => {
                 format!("the plugin failed: {}", error.reason())
             }
             error if error.code() == "internal" => "internal error".to_owned(),
@@ -433,8 +435,8 @@ impl ApiError {
     }
 
     /// Says the cause in the log where it is worth a line: the client did nothing wrong.
-    fn log(&self) {
-        let Meaning { status, code, .. } = self.meaning();
+    fn log_cause(&self) {
+        let ErrorMapping { status, code, .. } = self.mapping();
         if status == StatusCode::INTERNAL_SERVER_ERROR || code == "disk_full" {
             let cause = match self {
                 ApiError::Internal { cause } => cause.clone(),
@@ -445,18 +447,18 @@ impl ApiError {
     }
 }
 
-fn retry(code: &'static str) -> Meaning {
+fn retryable(code: &'static str) -> ErrorMapping {
     let hint = "try again; GET /readyz?verbose tells what it waits for".to_owned();
-    Meaning { status: StatusCode::SERVICE_UNAVAILABLE, code, hint }
+    ErrorMapping { status: StatusCode::SERVICE_UNAVAILABLE, code, hint }
 }
 
-fn internal() -> Meaning {
+fn internal_mapping() -> ErrorMapping {
     let hint = "the server's log has the cause under this request_id".to_owned();
-    Meaning { status: StatusCode::INTERNAL_SERVER_ERROR, code: "internal", hint }
+    ErrorMapping { status: StatusCode::INTERNAL_SERVER_ERROR, code: "internal", hint }
 }
 
-fn prediction(error: &PredictionError) -> Meaning {
-    let of = |status, code, hint: &str| Meaning { status, code, hint: hint.to_owned() };
+fn prediction_mapping(error: &PredictionError) -> ErrorMapping {
+    let of = |status, code, hint: &str| ErrorMapping { status, code, hint: hint.to_owned() };
     match error {
         PredictionError::Body { .. } => {
             of(StatusCode::BAD_REQUEST, "bad_json", "for example: {\"input\": {\"x\": [1, 2]}}")
@@ -477,7 +479,7 @@ impl IntoResponse for ApiError {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
         if let ApiError::Access(error) = &self {
-            access::headers(error, response.headers_mut());
+            access::insert_access_headers(error, response.headers_mut());
         }
         response.extensions_mut().insert(self.body());
         response

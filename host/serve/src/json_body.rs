@@ -16,53 +16,53 @@ pub(crate) trait JsonBody: DeserializeOwned {
 ///
 /// # Errors
 /// `Json`, with the path in the body, what was expected there, and an example.
-pub(crate) fn read<T: JsonBody>(text: &[u8]) -> Result<T, ApiError> {
-    decode(text).map_err(|reason| ApiError::Json { reason, example: T::EXAMPLE })
+pub(crate) fn parse_body<T: JsonBody>(text: &[u8]) -> Result<T, ApiError> {
+    parse_json(text).map_err(|reason| ApiError::Json { reason, example: T::EXAMPLE })
 }
 
 /// Reads JSON of a known form.
 ///
 /// # Errors
 /// What is wrong, with its place: `data[0].mount: expected a text, got 3`.
-pub(crate) fn decode<T: DeserializeOwned>(text: &[u8]) -> Result<T, String> {
+pub(crate) fn parse_json<T: DeserializeOwned>(text: &[u8]) -> Result<T, String> {
     let mut reader = serde_json::Deserializer::from_slice(text);
     let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         let path = error.path().to_string();
-        let said = plain(error.inner(), text);
+        let said = describe_json_error(error.inner(), text);
         // The root has no name, and a syntax error has the place at which reading stopped.
         let is_placed = path == "." || error.inner().classify() != Category::Data;
         if is_placed { said } else { format!("{}: {said}", path.replace(".?", "").replace('?', "it")) }
     })?;
-    reader.end().map_err(|error| plain(&error, text))?;
+    reader.end().map_err(|error| describe_json_error(&error, text))?;
     Ok(value)
 }
 
 /// What is wrong with JSON, in plain words and without its path.
-pub(crate) fn plain(error: &serde_json::Error, text: &[u8]) -> String {
+pub(crate) fn describe_json_error(error: &serde_json::Error, text: &[u8]) -> String {
     let whole = error.to_string();
     let said = whole.rsplit_once(" at line ").map_or(whole.as_str(), |(said, _)| said);
     match error.classify() {
-        Category::Data => form(said),
+        Category::Data => describe_data_error(said),
         Category::Syntax | Category::Eof | Category::Io => {
             if text.iter().all(u8::is_ascii_whitespace) {
                 return "expected JSON, got nothing".to_owned();
             }
             match said {
                 "number out of range" => said.to_owned(),
-                said => format!("not JSON at byte {}: {}", offset(error, text), syntax(said)),
+                said => format!("not JSON at byte {}: {}", error_offset(error, text), describe_syntax_error(said)),
             }
         }
     }
 }
 
 /// The bytes before the place of an error.
-fn offset(error: &serde_json::Error, text: &[u8]) -> usize {
+fn error_offset(error: &serde_json::Error, text: &[u8]) -> usize {
     let lines_before = error.line().saturating_sub(1);
     let starts = text.split_inclusive(|byte| *byte == b'\n').take(lines_before).map(<[u8]>::len).sum::<usize>();
     (starts + error.column().saturating_sub(1)).min(text.len())
 }
 
-fn syntax(said: &str) -> String {
+fn describe_syntax_error(said: &str) -> String {
     match said {
         "expected value" => "expected a value".to_owned(),
         "expected ident" => "expected true, false or null".to_owned(),
@@ -75,11 +75,11 @@ fn syntax(said: &str) -> String {
 }
 
 /// What does not have the expected form.
-fn form(said: &str) -> String {
+fn describe_data_error(said: &str) -> String {
     for kind in ["invalid type: ", "invalid value: ", "invalid length "] {
         if let Some((got, wanted)) = said.strip_prefix(kind).and_then(|rest| rest.rsplit_once(", expected ")) {
-            let got = if kind == "invalid length " { format!("{got} elements") } else { given(got) };
-            return format!("expected {}, got {got}", expected(wanted));
+            let got = if kind == "invalid length " { format!("{got} elements") } else { describe_given(got) };
+            return format!("expected {}, got {got}", describe_expected(wanted));
         }
     }
     if said.starts_with("data did not match any variant of untagged enum ") {
@@ -95,7 +95,7 @@ fn form(said: &str) -> String {
 }
 
 /// What was given, in the words of JSON.
-fn given(said: &str) -> String {
+fn describe_given(said: &str) -> String {
     let literal = said.strip_prefix("integer `").or_else(|| said.strip_prefix("floating point `"));
     let literal = literal.or_else(|| said.strip_prefix("boolean `"));
     if let Some(literal) = literal.and_then(|literal| literal.strip_suffix('`')) {
@@ -113,7 +113,7 @@ fn given(said: &str) -> String {
 }
 
 /// What was expected, in the words of JSON.
-fn expected(said: &str) -> String {
+fn describe_expected(said: &str) -> String {
     let begins = |words: &[&str]| words.iter().any(|word| said.starts_with(word));
     let words = match said {
         "u8" => "a whole number from 0 to 255",
@@ -147,29 +147,29 @@ mod tests {
     #[derive(Debug, Deserialize)]
     #[serde(deny_unknown_fields)]
     #[expect(dead_code, reason = "only reading is tested")]
-    struct Outer {
+    struct SampleBody {
         name: String,
         #[serde(default)]
         count: u32,
         #[serde(default)]
-        parts: Vec<Inner>,
+        parts: Vec<SampleBodyPart>,
         #[serde(default)]
-        kind: Option<Kind>,
+        kind: Option<SampleBodySize>,
         #[serde(default)]
-        either: Option<Either>,
+        either: Option<SampleTextOrNumber>,
         #[serde(default)]
         shares: BTreeMap<String, f64>,
     }
 
     #[derive(Debug, Deserialize)]
     #[expect(dead_code, reason = "only reading is tested")]
-    struct Inner {
+    struct SampleBodyPart {
         on: bool,
     }
 
     #[derive(Debug, Deserialize)]
     #[serde(rename_all = "snake_case")]
-    enum Kind {
+    enum SampleBodySize {
         Small,
         Large,
     }
@@ -177,15 +177,15 @@ mod tests {
     #[derive(Debug, Deserialize)]
     #[serde(untagged)]
     #[expect(dead_code, reason = "only reading is tested")]
-    enum Either {
+    enum SampleTextOrNumber {
         Text(String),
         Number(u64),
     }
 
     #[test]
-    fn what_is_wrong_is_said_in_the_words_of_json() {
+    fn json_errors_are_described_in_json_terms() {
         let check = |text: &str, says: &str| {
-            let said = decode::<Outer>(text.as_bytes()).unwrap_err();
+            let said = parse_json::<SampleBody>(text.as_bytes()).unwrap_err();
             assert_eq!(said, says, "{text}");
         };
         check("", "expected JSON, got nothing");

@@ -1,6 +1,6 @@
 //! The HTTP server: predictions, models that are swapped while they serve, jobs, datasets, health and metrics.
 //!
-//! [`Loader`](models::Loader) takes up model versions and hands them to the [`ModelRouter`](models::ModelRouter);
+//! [`ReconcileLoop`](models::Loader) takes up model versions and hands them to the [`ModelRouter`](models::ModelRouter);
 //! [`serve`] answers requests from there. Nothing here knows the engine that runs plugins or the interface of a device;
 //! only [`error`] knows HTTP status codes.
 
@@ -8,66 +8,66 @@ pub mod access;
 pub mod api;
 pub mod app;
 pub mod audit;
-mod body;
-mod closed_series;
-mod coding;
+pub mod cog;
 mod connection;
 mod console;
+mod content_encoding;
 pub mod error;
-mod form;
+mod initial_series;
 mod json_body;
 pub mod limits;
 mod low_priority;
-pub mod memory;
 pub mod models;
-mod observe;
+mod multipart_form;
 mod oip;
 mod openapi;
 pub mod predict;
-pub mod predictions;
+pub mod program_version;
+mod request_body;
+pub mod request_memory;
+mod request_middleware;
 mod storage;
 #[cfg(test)]
 mod tests;
 pub mod tfs;
-pub mod version;
 
 use std::io;
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
-pub use access::{Access, Actor, Who};
-pub use api::devices::{Device, Devices};
+pub use access::{AccessControl, Actor, Principal};
+pub use api::devices::{DeviceInventory, MachineDevice};
 pub use api::plugins::{PluginFacts, PluginInspector};
-pub use app::{App, Parts};
-pub use audit::{Action, Audit};
-pub use connection::descriptors::connections_max;
-pub use connection::listener::Listener;
-pub use connection::tls::{Certificates, TlsError};
+pub use app::{AppParts, AppState};
+pub use audit::{AuditAction, AuditLog};
+pub use cog::webhook::WebhookPrefix;
+pub use connection::file_descriptors::connections_max;
+pub use connection::listener::ServerListener;
+pub use connection::tls::{TlsCertificates, TlsError};
 pub use error::ApiError;
-pub use memory::MemoryBudget;
 pub use oip::InferError;
-pub use predictions::webhook::WebhookPrefix;
+pub use request_memory::RequestMemoryBudget;
 
-use connection::{Patience, descriptors};
+use connection::{ConnectionTimeouts, file_descriptors};
 
 /// Answers requests that come in by `listeners` until `shutdown` is true; then accepts no more, lets requests in flight
 /// finish within `limits::DRAIN_TIME_MAX`, and returns.
 ///
 /// # Errors
 /// Where a listener fails for good.
-pub async fn serve(listeners: Vec<Listener>, app: App, shutdown: watch::Receiver<bool>) -> io::Result<()> {
-    tokio::spawn(Arc::clone(app.access()).keep(shutdown.clone()));
-    let mut certificates: Vec<_> = listeners.iter().filter_map(Listener::certificates).cloned().collect();
+pub async fn serve(listeners: Vec<ServerListener>, app: AppState, shutdown: watch::Receiver<bool>) -> io::Result<()> {
+    tokio::spawn(Arc::clone(app.access()).run_key_loop(shutdown.clone()));
+    let mut certificates: Vec<_> = listeners.iter().filter_map(ServerListener::certificates).cloned().collect();
     certificates.dedup();
     for certificates in certificates {
-        tokio::spawn(certificates.follow(shutdown.clone()));
+        tokio::spawn(certificates.watch_files(shutdown.clone()));
     }
     let entrances = listeners.into_iter().map(|listener| {
-        let router = app.router_at(listener.door());
+        let router = app.router_for(listener.listen_policy());
         (listener, router)
     });
-    let capacity = descriptors::of_this_process();
+    let capacity = file_descriptors::for_this_process();
     if capacity.connections_max < limits::CONNECTIONS_MAX {
         let most = capacity.connections_max;
         tracing::warn!(
@@ -75,7 +75,7 @@ pub async fn serve(listeners: Vec<Listener>, app: App, shutdown: watch::Receiver
             "few connections at once, because few files may be open: `saggar doctor` says how to mend it"
         );
     }
-    let served = connection::serve(entrances.collect(), shutdown, Patience::default(), capacity).await;
-    app.access().save();
+    let served = connection::serve(entrances.collect(), shutdown, ConnectionTimeouts::default(), capacity).await;
+    app.access().save_key_usage();
     served
 }

@@ -13,16 +13,16 @@ pub const DESCRIPTORS_RESERVED: usize = 256;
 /// How many files the server asks the system to let it have open, if it may ask for that many.
 pub const DESCRIPTORS_WANTED_MAX: u64 = 1 << 16;
 /// How long a connection that has to make room for another may take to end, where nothing runs on it.
-pub const EVICTED_TIME_MAX: Duration = Duration::from_secs(1);
+pub const EVICTED_CONNECTION_TIME_MAX: Duration = Duration::from_secs(1);
 /// How long a new connection waits for one to end before another one has to make room.
 pub const EVICTION_PAUSE: Duration = Duration::from_millis(100);
 /// How long a request may last that was let in without a key where one is asked for, once connections are short.
-pub const STRANGER_REQUEST_TIME_MAX: Duration = Duration::from_secs(10);
+pub const UNAUTHENTICATED_REQUEST_TIME_MAX: Duration = Duration::from_secs(10);
 /// How long a client may take to send a request's head. An idle connection is closed after this time too.
 pub const HEAD_TIME_MAX: Duration = Duration::from_secs(30);
 /// How long a body may go without a byte arriving.
-pub const BODY_QUIET_MAX: Duration = Duration::from_secs(30);
-/// Bytes that must arrive in a second, on the mean over each [`BODY_QUIET_MAX`].
+pub const BODY_IDLE_MAX: Duration = Duration::from_secs(30);
+/// Bytes that must arrive in a second, on the mean over each [`BODY_IDLE_MAX`].
 pub const BODY_BYTES_PER_SECOND_MIN: usize = 64 << 10;
 /// Bytes of a request's head. It has at most 100 fields over HTTP/1.1, which is the parser's own limit.
 pub const HEAD_BYTES_MAX: usize = 64 << 10;
@@ -30,22 +30,22 @@ pub const HEAD_BYTES_MAX: usize = 64 << 10;
 pub const HOST_BYTES_MAX: usize = 261;
 /// How long a client may take no byte of an answer that is there, and how much longer it may take for the whole of it
 /// than [`ANSWER_BYTES_PER_SECOND_MIN`] allows.
-pub const ANSWER_QUIET_MAX: Duration = Duration::from_secs(60);
+pub const ANSWER_IDLE_MAX: Duration = Duration::from_secs(60);
 /// Bytes of an answer that is there which a client must take in a second, on the whole. Thus an answer of 64 MiB is held for
 /// 70 minutes at most.
 pub const ANSWER_BYTES_PER_SECOND_MIN: usize = 16 << 10;
 /// Bytes of a piece of an HTTP/2 answer, which tells when it is sent: a frame of the size that every client takes.
 pub const ANSWER_PIECE_BYTES: usize = 16 << 10;
 /// How often it is looked which answers of an HTTP/2 connection are not taken.
-pub const ANSWER_LOOK: Duration = Duration::from_secs(1);
+pub const ANSWER_POLL: Duration = Duration::from_secs(1);
 /// Pieces of a body that may be of any size; those of a body of more are [`PIECE_BYTES_MIN`] on the whole.
-pub const PIECES_ANY_MAX: usize = 4096;
+pub const SMALL_PIECES_MAX: usize = 4096;
 /// Bytes of a piece of a body, on the whole: each costs the server more than its bytes do.
 pub const PIECE_BYTES_MIN: usize = 16;
 /// How long a TLS handshake may take.
 pub const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(10);
 /// How long a list of devices waits for the search for them, which loads every driver of the machine.
-pub const DEVICES_TIME: Duration = Duration::from_secs(10);
+pub const DEVICE_LIST_TIME_MAX: Duration = Duration::from_secs(10);
 /// How often certificates are looked at; new ones are taken up when they are the same twice.
 pub const CERTIFICATE_POLL: Duration = Duration::from_secs(1);
 /// Bytes of a file of certificates or of a private key.
@@ -64,16 +64,16 @@ pub const HTTP2_RESETS_MAX: usize = 20;
 /// Malformed requests of one HTTP/2 connection; past it the connection ends.
 pub const HTTP2_ERRORS_MAX: usize = 256;
 /// How often an HTTP/2 client is asked whether it is there.
-pub const HTTP2_PING_EVERY: Duration = Duration::from_secs(20);
+pub const HTTP2_PING_INTERVAL: Duration = Duration::from_secs(20);
 /// How long it may take to answer that.
 pub const HTTP2_PING_TIME_MAX: Duration = Duration::from_secs(10);
 /// How long an idle HTTP/2 connection may take to end once it was told to.
-pub const HTTP2_GOODBYE_TIME_MAX: Duration = Duration::from_secs(5);
+pub const HTTP2_GOAWAY_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// How often the file of keys is looked at.
 pub const KEYS_POLL: Duration = Duration::from_millis(500);
 /// How often it is saved what keys used of their quotas; what was used since is forgotten by a kill.
-pub const KEY_USAGE_SAVE: Duration = Duration::from_secs(5);
+pub const KEY_USAGE_SAVE_INTERVAL: Duration = Duration::from_secs(5);
 /// Bytes of the audit log; past it, it is put aside and a new one begun.
 pub const AUDIT_BYTES_MAX: u64 = 16 << 20;
 /// Characters of a name or a detail in the audit log.
@@ -105,13 +105,13 @@ pub const REQUEST_MEMORY_BYTES_MIN: u64 = 64 << 20;
 /// The upper of the two.
 pub const REQUEST_MEMORY_BYTES_MAX: u64 = 4 << 30;
 /// Which part of the machine's memory it is.
-pub const REQUEST_MEMORY_PART: u64 = 4;
+pub const REQUEST_MEMORY_DIVISOR: u64 = 4;
 /// How long a request waits for memory that others hold, before it is refused.
 pub const MEMORY_WAIT_MAX: Duration = Duration::from_secs(2);
 /// Bytes of an answer that are not charged to its client.
 pub const ANSWER_UNCHARGED_BYTES_MAX: u64 = 1 << 10;
 /// Accounts of clients from which on those that hold nothing are forgotten.
-pub const ACCOUNTS_KEPT: usize = 1024;
+pub const MEMORY_ACCOUNTS_KEPT_MAX: usize = 1024;
 /// Bytes by which the memory of a body grows while it arrives or is expanded.
 pub const BODY_GROWTH_BYTES: usize = 256 << 10;
 /// Bytes that the parsed form of a body of JSON takes for each of its own. A list of empty lists takes 3 characters and 32
@@ -124,7 +124,7 @@ pub const INFER_BYTES_MAX: usize = 64 << 20;
 /// Bytes of a refused body that are read and dropped, so that the client gets to read the answer.
 pub const REFUSED_BYTES_MAX: u64 = 1 << 30;
 /// The same of a client that is not let in.
-pub const STRANGER_BYTES_MAX: u64 = 16 << 20;
+pub const UNAUTHENTICATED_BYTES_MAX: u64 = 16 << 20;
 /// How long a refused body is read and dropped.
 pub const REFUSED_TIME_MAX: Duration = Duration::from_secs(10);
 
@@ -161,15 +161,15 @@ pub const GUEST_THREADS_MAX: usize = 256;
 /// as slow ones are.
 pub const IN_PLACE_BATCHES_MAX: usize = 64;
 /// A batch that is known to take no longer is computed on the thread that gathered it.
-pub const QUICK_TIME_MAX: Duration = Duration::from_millis(2);
+pub const QUICK_BATCH_TIME_MAX: Duration = Duration::from_millis(2);
 /// A batch that takes as long is slow, whatever those before took.
-pub const SLOW_TIME_MIN: Duration = Duration::from_millis(20);
+pub const SLOW_BATCH_TIME_MIN: Duration = Duration::from_millis(20);
 /// How long a batch that was thought to be quick may keep that thread, after which it is computed anew on another.
-pub const QUICK_LIMIT: Duration = Duration::from_millis(100);
+pub const IN_PLACE_BATCH_TIME_MAX: Duration = Duration::from_millis(100);
 /// Aliases of a model.
 pub const ALIASES_MAX: usize = 64;
 /// Former default versions of a model that can be rolled back to.
-pub const DEFAULTS_REMEMBERED: usize = 16;
+pub const FORMER_DEFAULTS_MAX: usize = 16;
 /// Versions, of different models, that come up at the same time.
 pub const LOADS_MAX: usize = 2;
 /// How long one may take before another comes up beside it: a version that never comes up holds up no other model.
@@ -177,20 +177,20 @@ pub const LOAD_TURN_TIME_MAX: Duration = Duration::from_secs(5);
 /// Versions that come up at the same time at most, however long they take.
 pub const SLOW_LOADS_MAX: usize = 16;
 /// Requests to wake a model that wait to be seen; further ones ask again.
-pub const WAKES_WAITING_MAX: usize = 64;
+pub const WAKE_REQUESTS_MAX: usize = 64;
 /// Versions of a model that are up at a time only because requests named them.
 pub const ON_DEMAND_VERSIONS_MAX: usize = 4;
 /// How long such a version stays up when nobody asks for it.
 pub const ON_DEMAND_IDLE_MAX: Duration = Duration::from_secs(600);
 /// How often idle models are looked for.
-pub const IDLE_LOOK: Duration = Duration::from_millis(250);
+pub const IDLE_MODEL_POLL: Duration = Duration::from_millis(250);
 /// How often it is looked whether the device that models run on is still there.
-pub const DEVICE_LOOK: Duration = Duration::from_millis(100);
+pub const DEVICE_LOSS_POLL: Duration = Duration::from_millis(100);
 /// How long another device is tried for in place of a lost one. A server that begins anew instead answers again within five
 /// seconds of the loss.
-pub const DEVICE_RENEWAL: Duration = Duration::from_secs(2);
+pub const DEVICE_RECOVERY_TIME_MAX: Duration = Duration::from_secs(2);
 /// How long is waited between two tries.
-pub const DEVICE_RENEWAL_PAUSE: Duration = Duration::from_millis(250);
+pub const DEVICE_RECOVERY_RETRY_PAUSE: Duration = Duration::from_millis(250);
 /// The time a prediction gets where its client names none.
 pub const DEADLINE_DEFAULT: Duration = Duration::from_secs(30);
 /// The most time a client can give a prediction.
@@ -204,7 +204,7 @@ pub const PREDICTIONS_KEPT_MAX: usize = 1000;
 /// Bytes of all those, their inputs, outputs and events.
 pub const PREDICTIONS_KEPT_BYTES_MAX: usize = 64 << 20;
 /// How long each of those can be looked at.
-pub const PREDICTIONS_KEPT_TIME: Duration = Duration::from_secs(3600);
+pub const PREDICTIONS_KEPT_TIME_MAX: Duration = Duration::from_secs(3600);
 /// Bytes of an input that is kept with its prediction.
 pub const PREDICTION_INPUT_BYTES_MAX: usize = 64 << 10;
 /// Bytes of a prediction's events; past it pieces of its outputs come with the whole alone.
@@ -220,13 +220,13 @@ pub const WEBHOOK_TRIES_MAX: u32 = 5;
 /// The pause before the second try; it doubles with each.
 pub const WEBHOOK_BACKOFF: Duration = Duration::from_millis(500);
 /// Webhooks called at once; further ones wait.
-pub const WEBHOOKS_AT_ONCE_MAX: usize = 16;
+pub const CONCURRENT_WEBHOOKS_MAX: usize = 16;
 /// Which part of the memory of models the calls of one version may leave behind.
-pub const MODEL_LEFT_PART: u64 = 8;
+pub const MODEL_RETAINED_MEMORY_DIVISOR: u64 = 8;
 /// Which part of the memory of models the programs of one version may take for larger batch sizes to be built.
-pub const MODEL_BATCH_PART: u64 = 16;
+pub const MODEL_BATCH_MEMORY_DIVISOR: u64 = 16;
 /// Compiled plugins kept at hand for new weights.
-pub const COMPILED_MAX: usize = 8;
+pub const COMPILED_PLUGINS_MAX: usize = 8;
 /// Batch sizes of one version whose executions are counted apart.
 pub const BATCHES_COUNTED_MAX: usize = 64;
 /// Versions of one model whose series stay in `/metrics` after they were unloaded.
@@ -249,15 +249,15 @@ pub const EVENT_STREAMS_MAX: usize = 128;
 /// Those of one key, of one machine that needs no key, or of all programs of this machine together.
 pub const EVENT_STREAMS_EACH_MAX: usize = 32;
 /// The least time between two looks of a stream.
-pub const EVENTS_PACE: Duration = Duration::from_millis(500);
+pub const EVENT_STREAM_POLL: Duration = Duration::from_millis(500);
 /// How long a stream says nothing, before it says that it is still there.
-pub const EVENTS_QUIET_MAX: Duration = Duration::from_secs(15);
+pub const EVENT_STREAM_HEARTBEAT: Duration = Duration::from_secs(15);
 /// Bytes of a piece of a log.
 pub const LOG_PIECE_BYTES: u64 = 256 << 10;
 /// Lines of a log's end that can be asked for.
 pub const LOG_TAIL_MAX: usize = 10_000;
 /// Bytes of the announcement of an upload, which names every file with its digests.
-pub const ANNOUNCEMENT_BYTES_MAX: usize = 64 << 20;
+pub const UPLOAD_MANIFEST_BYTES_MAX: usize = 64 << 20;
 /// Bytes of a piece of a job's output, and of a dataset that is exported.
 pub const OUTPUT_PIECE_BYTES: u64 = 256 << 10;
 /// Outputs that an answer names where one was asked for that is not there.

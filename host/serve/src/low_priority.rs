@@ -33,7 +33,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "a mistake")]
-    fn a_panic_is_the_callers() {
+    fn a_panic_reaches_the_caller() {
         at_low_priority(|()| -> () { panic!("a mistake") })(&());
     }
 }

@@ -4,52 +4,52 @@
 //! A model's batch is a leading -1 in its shapes; a model that knows no batches has none. A text is one `BYTES` element.
 //! Half floats are exchanged as binary data only. Truth values are `UINT8`, as plugins have them.
 
-mod answer;
 mod binary;
-mod configuration;
-mod data;
 mod datatype;
 mod error;
 mod infer;
 mod metadata;
+mod model_config;
 mod parameter;
-mod reading;
 mod repository;
 mod request;
+mod request_parser;
+mod response;
 mod statistics;
+mod tensor_data;
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use axum::routing::{MethodRouter, get, post};
 
-use crate::app::App;
+use crate::app::AppState;
 use crate::error::ApiError;
 use crate::limits::DEADLINE_DEFAULT;
-use crate::models::Serving;
-use crate::predict::call::Deadline;
-use crate::predict::reference::{Reference, Which};
+use crate::models::LiveVersion;
+use crate::predict::model_reference::{ModelReference, VersionSelector};
+use crate::predict::prediction_call::PredictionDeadline;
 
 pub use error::InferError;
 
 /// The routes below `/v2`.
-pub(crate) fn routes() -> Vec<(&'static str, MethodRouter<App>)> {
+pub(crate) fn routes() -> Vec<(&'static str, MethodRouter<AppState>)> {
     vec![
-        ("/v2", get(metadata::server)),
-        ("/v2/", get(metadata::server)),
-        ("/v2/health/live", get(metadata::live)),
-        ("/v2/health/ready", get(metadata::ready)),
-        ("/v2/models/{model}", get(metadata::model)),
+        ("/v2", get(metadata::server_metadata)),
+        ("/v2/", get(metadata::server_metadata)),
+        ("/v2/health/live", get(metadata::server_live)),
+        ("/v2/health/ready", get(metadata::server_ready)),
+        ("/v2/models/{model}", get(metadata::model_metadata)),
         ("/v2/models/{model}/ready", get(metadata::model_ready)),
-        ("/v2/models/{model}/config", get(configuration::by_name)),
-        ("/v2/models/{model}/infer", post(infer::by_name)),
-        ("/v2/models/{model}/stats", get(statistics::by_name)),
-        ("/v2/models/{model}/versions/{version}", get(metadata::version)),
+        ("/v2/models/{model}/config", get(model_config::by_name)),
+        ("/v2/models/{model}/infer", post(infer::infer_default_version)),
+        ("/v2/models/{model}/stats", get(statistics::model_statistics)),
+        ("/v2/models/{model}/versions/{version}", get(metadata::version_metadata)),
         ("/v2/models/{model}/versions/{version}/ready", get(metadata::version_ready)),
-        ("/v2/models/{model}/versions/{version}/config", get(configuration::by_version)),
-        ("/v2/models/{model}/versions/{version}/infer", post(infer::by_version)),
-        ("/v2/models/{model}/versions/{version}/stats", get(statistics::by_version)),
-        ("/v2/models/stats", get(statistics::all)),
+        ("/v2/models/{model}/versions/{version}/config", get(model_config::by_version)),
+        ("/v2/models/{model}/versions/{version}/infer", post(infer::infer_version)),
+        ("/v2/models/{model}/versions/{version}/stats", get(statistics::version_statistics)),
+        ("/v2/models/stats", get(statistics::all_statistics)),
         ("/v2/repository/index", post(repository::index)),
         ("/v2/repository/models/{model}/load", post(repository::load)),
         ("/v2/repository/models/{model}/unload", post(repository::unload)),
@@ -61,10 +61,10 @@ pub(crate) fn routes() -> Vec<(&'static str, MethodRouter<App>)> {
 ///
 /// # Errors
 /// `Parameter`.
-fn reference(model: &str, version: Option<&str>) -> Result<Reference, ApiError> {
+fn parse_reference(model: &str, version: Option<&str>) -> Result<ModelReference, ApiError> {
     match version {
-        Some(version) => Ok(Reference { model: model.to_owned(), which: Which::parse(version)? }),
-        None => Reference::parse(model),
+        Some(version) => Ok(ModelReference { model: model.to_owned(), version: VersionSelector::parse(version)? }),
+        None => ModelReference::parse(model),
     }
 }
 
@@ -72,12 +72,12 @@ fn reference(model: &str, version: Option<&str>) -> Result<Reference, ApiError> 
 ///
 /// # Errors
 /// Where there is no such model or version, or it is not ready.
-async fn version(app: &App, reference: &Reference) -> Result<Arc<Serving>, ApiError> {
-    match app.models().find(Some(reference)) {
+async fn ready_version(app: &AppState, reference: &ModelReference) -> Result<Arc<LiveVersion>, ApiError> {
+    match app.models().find_live(Some(reference)) {
         Err(ApiError::NotReady { .. }) => {
-            let deadline = Deadline::within(Instant::now(), DEADLINE_DEFAULT);
+            let deadline = PredictionDeadline::starting_at(Instant::now(), DEADLINE_DEFAULT);
             let lease = app.models().lease(Some(reference), deadline.until()).await?;
-            Ok(Arc::clone(lease.serving()))
+            Ok(Arc::clone(lease.live_version()))
         }
         found => found,
     }

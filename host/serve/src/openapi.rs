@@ -16,7 +16,7 @@ use axum::response::{IntoResponse, Response};
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
-use crate::app::App;
+use crate::app::AppState;
 
 /// The areas: what a group of routes is called, and its file.
 const AREAS: &[(&str, &str)] = &[
@@ -67,15 +67,15 @@ impl Serialize for DocumentMembers<'_> {
 }
 
 /// `GET /openapi.json`.
-pub(crate) async fn openapi(State(app): State<App>) -> Response {
+pub(crate) async fn openapi(State(app): State<AppState>) -> Response {
     let (mut paths, mut schemas) = (Vec::new(), Vec::new());
     for model in app.models().list() {
         let Some(serving) = &model.serving else { continue };
-        let described = signature::describe(&model.name, serving.predictor().signature());
+        let described = signature::describe_model(&model.name, serving.predictor().signature());
         paths.push(described.path);
         schemas.extend([described.input, described.output]);
     }
-    let routes = routes();
+    let routes = route_document();
     let document = OpenApiDocument {
         head: &routes.head,
         paths: DocumentMembers { of_routes: &routes.paths, of_models: paths },
@@ -87,7 +87,7 @@ pub(crate) async fn openapi(State(app): State<App>) -> Response {
     Json(document).into_response()
 }
 
-fn routes() -> &'static RouteDocument {
+fn route_document() -> &'static RouteDocument {
     static ROUTES: OnceLock<RouteDocument> = OnceLock::new();
     ROUTES.get_or_init(|| {
         let (mut paths, mut schemas) = (Map::new(), Map::new());
@@ -95,7 +95,7 @@ fn routes() -> &'static RouteDocument {
             let area: Value = serde_json::from_str(text).expect("a test reads every file");
             schemas.extend(area["schemas"].as_object().cloned().unwrap_or_default());
             for (path, methods) in area["paths"].as_object().into_iter().flatten() {
-                paths.insert(path.clone(), expand::path(path, methods, tag));
+                paths.insert(path.clone(), expand::expand_path(path, methods, tag));
             }
         }
         let head = [
@@ -116,7 +116,7 @@ fn routes() -> &'static RouteDocument {
             head: head.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
             paths,
             schemas,
-            responses: json!({ "Error": expand::error() }),
+            responses: json!({ "Error": expand::error_schema() }),
         }
     })
 }

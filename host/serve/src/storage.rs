@@ -4,19 +4,19 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use saggar_store::StoreError;
-use saggar_store::usage::Usage;
+use saggar_store::storage_usage::StorageUsage;
 
-use crate::app::Parts;
+use crate::app::AppParts;
 
 /// How long a count holds for the metrics page: counting walks every directory.
 const COUNT_AGE_MAX: Duration = Duration::from_secs(15);
 
-impl Parts {
+impl AppParts {
     /// Bytes by kind as they are now. Call from a thread that may block.
     ///
     /// # Errors
     /// `Io` where a directory cannot be listed.
-    pub(crate) fn storage(&self) -> Result<Usage, StoreError> {
+    pub(crate) fn count_storage(&self) -> Result<StorageUsage, StoreError> {
         let usage = self.home.usage(&self.models_dir)?;
         let families = &self.metrics.families;
         for (kind, bytes) in usage.iter() {
@@ -32,15 +32,15 @@ impl Parts {
     ///
     /// # Errors
     /// `QuotaExceeded`, with the limit, what is used and what to change; `Io` where nobody can tell.
-    pub(crate) fn room(&self, bytes: u64) -> Result<(), StoreError> {
-        self.room_after(0, bytes)
+    pub(crate) fn check_storage_quota(&self, bytes: u64) -> Result<(), StoreError> {
+        self.check_storage_quota_after(0, bytes)
     }
 
-    /// As [`room`](Self::room), where `going` bytes of what is stored are about to go.
+    /// As [`check_storage_quota`](Self::room), where `going` bytes of what is stored are about to go.
     ///
     /// # Errors
     /// As there.
-    pub(crate) fn room_after(&self, going: u64, bytes: u64) -> Result<(), StoreError> {
+    pub(crate) fn check_storage_quota_after(&self, going: u64, bytes: u64) -> Result<(), StoreError> {
         let Some(quota) = self.storage_quota else { return Ok(()) };
         quota.check(self.home.stored_bytes(&self.models_dir)?.saturating_sub(going), bytes)
     }
@@ -48,17 +48,17 @@ impl Parts {
 
 /// When what is stored was counted for the metrics page.
 #[derive(Debug, Default)]
-pub(crate) struct Counted(Mutex<Option<Instant>>);
+pub(crate) struct StorageCounter(Mutex<Option<Instant>>);
 
-impl Counted {
+impl StorageCounter {
     /// Counts anew where the last count is old. What cannot be counted stays as it was, and the log says so.
-    pub(crate) fn refresh(&self, parts: &Parts) {
+    pub(crate) fn refresh_if_old(&self, parts: &AppParts) {
         let mut counted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if counted.is_some_and(|at| at.elapsed() < COUNT_AGE_MAX) {
             return;
         }
         *counted = Some(Instant::now());
-        if let Err(error) = parts.storage() {
+        if let Err(error) = parts.count_storage() {
             tracing::warn!(%error, "what is stored cannot be counted");
         }
     }

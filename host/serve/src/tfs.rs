@@ -18,111 +18,120 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Method as Verb, header};
 use axum::response::{IntoResponse, Response};
-use saggar_plugin::Signature;
+use saggar_plugin::ModelSignature;
 use serde_json::{Value, json};
 
-use crate::app::App;
+use crate::app::AppState;
 use crate::error::ApiError;
 use crate::limits::{BODY_BYTES_MAX, INLINE_BYTES_MAX};
 use crate::models::VersionState;
-use crate::predict::call::{Call, Deadline, rejected};
-use crate::predict::keep::KeepAliveOverride;
-use crate::predict::reference::{Reference, Which, is_alias};
+use crate::predict::keep_alive::KeepAliveOverride;
+use crate::predict::model_reference::{ModelReference, VersionSelector, is_alias};
+use crate::predict::prediction_call::{PredictionCall, PredictionDeadline, count_rejection};
 use error::TfsError;
-use examples::Method;
-use path::{Asked, Target, TargetVersion};
+use examples::ExamplesMethod;
+use path::{ServableTarget, ServableVersion, TfsRequest};
 
 const JSON: &str = "application/json";
 
 /// Every request under `/v1/`.
-pub(crate) async fn handle(State(app): State<App>, request: Request) -> Result<Response, ApiError> {
+pub(crate) async fn handle(State(app): State<AppState>, request: Request) -> Result<Response, ApiError> {
     if request.method() == Verb::OPTIONS {
         return preflight(request.headers());
     }
-    let asked = path::parse(request.method().as_str(), request.uri().path())?;
+    let asked = path::parse_path(request.method().as_str(), request.uri().path())?;
     match asked {
-        Asked::Models => {
+        TfsRequest::Models => {
             let names: Vec<String> = app.models().list().into_iter().map(|model| model.name).collect();
             Ok(Json(json!({ "models": names })).into_response())
         }
-        Asked::Status(target) => status_of(&app, &target),
-        Asked::Metadata(target) => {
-            let serving = app.models().find(Some(&target.reference()?)).map_err(|error| target.refused(error))?;
-            Ok(Json(status::metadata(&serving)).into_response())
+        TfsRequest::Status(target) => model_status(&app, &target),
+        TfsRequest::Metadata(target) => {
+            let serving =
+                app.models().find_live(Some(&target.reference()?)).map_err(|error| target.map_error(error))?;
+            Ok(Json(status::signature_metadata(&serving)).into_response())
         }
-        Asked::Predict(target) => {
-            let (call, (inputs, form)) = begin(&app, &target, request, request::predict).await?;
+        TfsRequest::Predict(target) => {
+            let (call, (inputs, form)) = begin_call(&app, &target, request, request::read_predict_request).await?;
             let answer = call.run(inputs).await?;
-            answer.respond(JSON, |answer| encode::json(answer.signature(), &answer.tensors, answer.items, form))
+            answer.respond(JSON, |answer| {
+                encode::encode_predictions(answer.signature(), &answer.tensors, answer.items, form)
+            })
         }
-        Asked::Classify(target) => examples_of(&app, &target, request, Method::Classify).await,
-        Asked::Regress(target) => examples_of(&app, &target, request, Method::Regress).await,
+        TfsRequest::Classify(target) => predict_examples(&app, &target, request, ExamplesMethod::Classify).await,
+        TfsRequest::Regress(target) => predict_examples(&app, &target, request, ExamplesMethod::Regress).await,
     }
 }
 
-async fn examples_of(app: &App, target: &Target, request: Request, method: Method) -> Result<Response, ApiError> {
+async fn predict_examples(
+    app: &AppState,
+    target: &ServableTarget,
+    request: Request,
+    method: ExamplesMethod,
+) -> Result<Response, ApiError> {
     let model = target.model.clone();
-    let decode = move |signature: &Signature, body: &[u8]| {
-        let plan = examples::plan(&model, signature, method)?;
-        Ok((examples::inputs(signature, body, method)?, plan))
+    let decode = move |signature: &ModelSignature, body: &[u8]| {
+        let plan = examples::select_output(&model, signature, method)?;
+        Ok((examples::read_examples(signature, body, method)?, plan))
     };
-    let (call, (inputs, plan)) = begin(app, target, request, decode).await?;
-    call.run(inputs).await?.respond(JSON, |answer| examples::json(answer, plan))
+    let (call, (inputs, plan)) = begin_call(app, target, request, decode).await?;
+    call.run(inputs).await?.respond(JSON, |answer| examples::encode_results(answer, plan))
 }
 
 /// Reads the request's body and has `decode` make inputs of it, on a thread that may take long where it is large.
-async fn begin<T: Send + 'static>(
-    app: &App,
-    target: &Target,
+async fn begin_call<T: Send + 'static>(
+    app: &AppState,
+    target: &ServableTarget,
     request: Request,
-    decode: impl FnOnce(&Signature, &[u8]) -> Result<T, ApiError> + Send + 'static,
-) -> Result<(Call, T), ApiError> {
+    decode: impl FnOnce(&ModelSignature, &[u8]) -> Result<T, ApiError> + Send + 'static,
+) -> Result<(PredictionCall, T), ApiError> {
     let (parts, body) = request.into_parts();
-    let (deadline, keep) = (Deadline::of(&parts.headers)?, KeepAliveOverride::of(&parts)?);
+    let (deadline, keep) =
+        (PredictionDeadline::from_headers(&parts.headers)?, KeepAliveOverride::from_request(&parts)?);
     let reference = target.reference()?;
     // A model that is not there is said to be so before its input is read.
-    let found = app.models().check(Some(&reference)).inspect_err(|error| rejected(app.metrics(), error));
-    found.map_err(|error| target.refused(error))?;
-    let body = app.bodies().read(&parts, body, BODY_BYTES_MAX).await;
-    let body = body.inspect_err(|error| rejected(app.metrics(), error))?;
-    let call = Call::begin(app, Some(&reference), deadline, keep, &body).await;
-    let mut call = call.map_err(|error| target.refused(error))?;
+    let found = app.models().check(Some(&reference)).inspect_err(|error| count_rejection(app.metrics(), error));
+    found.map_err(|error| target.map_error(error))?;
+    let body = app.body_reader().read(&parts, body, BODY_BYTES_MAX).await;
+    let body = body.inspect_err(|error| count_rejection(app.metrics(), error))?;
+    let call = PredictionCall::begin(app, Some(&reference), deadline, keep, &body).await;
+    let mut call = call.map_err(|error| target.map_error(error))?;
     if body.bytes.len() <= INLINE_BYTES_MAX {
         let decoded = call.decode(|signature| decode(signature, &body.bytes))?;
         return Ok((call, decoded));
     }
     let began = Instant::now();
-    let (signature, thread) = (call.signature().clone(), body.thread().await?);
+    let (signature, thread) = (call.signature().clone(), body.acquire_thread().await?);
     let work = tokio::task::spawn_blocking(move || {
         let _thread = thread;
         decode(&signature, &body.bytes)
     });
     let decoded = work.await.unwrap_or_else(|error| Err(ApiError::Internal { cause: format!("decoding: {error}") }));
-    let decoded = call.decoded(began, decoded)?;
+    let decoded = call.record_decode(began, decoded)?;
     Ok((call, decoded))
 }
 
-fn status_of(app: &App, target: &Target) -> Result<Response, ApiError> {
+fn model_status(app: &AppState, target: &ServableTarget) -> Result<Response, ApiError> {
     let missing = |what| ApiError::from(TfsError::NoVersions { what });
     let model = app.models().status(&target.model);
-    let model = model.map_err(|_| missing(format!("any versions of model {}", target.shown())))?;
+    let model = model.map_err(|_| missing(format!("any versions of model {}", target.display_name())))?;
     let wanted = match &target.which {
-        TargetVersion::Latest => None,
-        TargetVersion::Number(version) => Some(*version),
-        TargetVersion::Label(_) => {
-            let serving = app.models().find(Some(&target.reference()?));
-            Some(serving.map_err(|error| target.refused(error))?.version)
+        ServableVersion::Latest => None,
+        ServableVersion::Number(version) => Some(*version),
+        ServableVersion::Label(_) => {
+            let serving = app.models().find_live(Some(&target.reference()?));
+            Some(serving.map_err(|error| target.map_error(error))?.version)
         }
     };
     let versions = || model.versions.iter().filter(|version| wanted.is_none_or(|wanted| wanted == version.version));
     if let (Some(wanted), None) = (wanted, versions().next()) {
-        return Err(missing(format!("version {wanted} of model {}", target.shown())));
+        return Err(missing(format!("version {wanted} of model {}", target.display_name())));
     }
-    let mut answer = status::versions(versions());
+    let mut answer = status::version_statuses(versions());
     // What KServe's client of protocol V1 asks for under the same path. A model that sleeps answers, and so it is ready.
     let is_ready = match wanted {
         Some(_) => versions().all(|version| version.state == VersionState::Ready),
-        None => model.serving.is_some() || model.rest.wakes(),
+        None => model.serving.is_some() || model.residency.wakes_on_request(),
     };
     answer["name"] = Value::from(model.name.as_str());
     answer["ready"] = Value::from(is_ready);
@@ -138,42 +147,44 @@ fn preflight(headers: &HeaderMap) -> Result<Response, ApiError> {
     Err(TfsError::NoOrigin.into())
 }
 
-impl Target {
+impl ServableTarget {
     /// The version, as the models are asked for it.
-    fn reference(&self) -> Result<Reference, TfsError> {
+    fn reference(&self) -> Result<ModelReference, TfsError> {
         let which = match &self.which {
-            TargetVersion::Latest => Which::Default,
-            TargetVersion::Number(version) => Which::Version(*version),
-            TargetVersion::Label(label) if is_alias(label) => Which::Alias(label.clone()),
-            TargetVersion::Label(_) => return Err(self.no_label()),
+            ServableVersion::Latest => VersionSelector::Default,
+            ServableVersion::Number(version) => VersionSelector::Version(*version),
+            ServableVersion::Label(label) if is_alias(label) => VersionSelector::Alias(label.clone()),
+            ServableVersion::Label(_) => return Err(self.label_not_found()),
         };
-        Ok(Reference { model: self.model.clone(), which })
+        Ok(ModelReference { model: self.model.clone(), version: which })
     }
 
     /// The model's name, for an error.
-    fn shown(&self) -> String {
+    fn display_name(&self) -> String {
         self.model.chars().take(80).collect()
     }
 
-    fn no_label(&self) -> TfsError {
-        let TargetVersion::Label(label) = &self.which else { return TfsError::Label { label: String::new() } };
+    fn label_not_found(&self) -> TfsError {
+        let ServableVersion::Label(label) = &self.which else { return TfsError::Label { label: String::new() } };
         TfsError::Label { label: label.chars().take(80).collect() }
     }
 
     /// The words for a model, version or label that is not there.
-    fn refused(&self, error: ApiError) -> ApiError {
+    fn map_error(&self, error: ApiError) -> ApiError {
         match (&error, &self.which) {
-            (ApiError::NoModel { .. }, TargetVersion::Number(version)) => self.no_servable(Some(*version)).into(),
-            (ApiError::NoModel { .. }, _) => self.no_servable(None).into(),
+            (ApiError::NoModel { .. }, ServableVersion::Number(version)) => {
+                self.servable_not_found(Some(*version)).into()
+            }
+            (ApiError::NoModel { .. }, _) => self.servable_not_found(None).into(),
             (ApiError::VersionNotServing { state: "LOADING", .. }, _) => error,
-            (ApiError::VersionNotServing { version, .. }, _) => self.no_servable(Some(*version)).into(),
-            (ApiError::NotFound { .. }, TargetVersion::Label(_)) => self.no_label().into(),
+            (ApiError::VersionNotServing { version, .. }, _) => self.servable_not_found(Some(*version)).into(),
+            (ApiError::NotFound { .. }, ServableVersion::Label(_)) => self.label_not_found().into(),
             _ => error,
         }
     }
 
-    fn no_servable(&self, version: Option<u64>) -> TfsError {
-        let model = self.shown();
+    fn servable_not_found(&self, version: Option<u64>) -> TfsError {
+        let model = self.display_name();
         let request = version.map_or_else(|| format!("Latest({model})"), |v| format!("Specific({model}, {v})"));
         TfsError::NoServable { request }
     }

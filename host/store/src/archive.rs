@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 use flate2::bufread::MultiGzDecoder;
 
-use crate::dataset::upload::is_path;
+use crate::dataset::upload::is_relative_file_path;
 use crate::error::{DatasetError, StoreError};
 use crate::limits::{TAR_HEADERS_BYTES_MAX, UPLOAD_FILES_MAX};
 use crate::{regular_file, zip_directory};
@@ -22,7 +22,7 @@ mod tests;
 
 /// The forms of archives, by names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Archive {
+pub enum ArchiveFormat {
     /// `.tar`
     Tar,
     /// `.tar.gz`, `.tgz`
@@ -33,16 +33,16 @@ pub enum Archive {
     Gz,
 }
 
-impl Archive {
+impl ArchiveFormat {
     /// What a file of this name is; none where it is a file and no archive.
-    pub fn of_name(name: &str) -> Option<Archive> {
+    pub fn from_file_name(name: &str) -> Option<ArchiveFormat> {
         let name = name.to_ascii_lowercase();
         let endings = [
-            (".tar.gz", Archive::TarGz),
-            (".tgz", Archive::TarGz),
-            (".tar", Archive::Tar),
-            (".zip", Archive::Zip),
-            (".gz", Archive::Gz),
+            (".tar.gz", ArchiveFormat::TarGz),
+            (".tgz", ArchiveFormat::TarGz),
+            (".tar", ArchiveFormat::Tar),
+            (".zip", ArchiveFormat::Zip),
+            (".gz", ArchiveFormat::Gz),
         ];
         endings.into_iter().find(|(ending, _)| name.ends_with(ending)).map(|(_, archive)| archive)
     }
@@ -55,32 +55,32 @@ impl Archive {
     /// `bytes_max` or [`UPLOAD_FILES_MAX`] files; `Store`.
     pub fn unpack(self, path: &Path, name: &str, into: &Path, bytes_max: u64) -> Result<u64, DatasetError> {
         let file = BufReader::new(regular_file::open(path).map_err(StoreError::io(path))?);
-        let mut folder = Folder::new(name, into, bytes_max);
+        let mut folder = ArchiveExtractor::new(name, into, bytes_max);
         match self {
-            Archive::Tar => folder.tar(file)?,
-            Archive::TarGz => folder.tar(MultiGzDecoder::new(file))?,
-            Archive::Zip => folder.zip(file.into_inner())?,
-            Archive::Gz => {
+            ArchiveFormat::Tar => folder.extract_tar(file)?,
+            ArchiveFormat::TarGz => folder.extract_tar(MultiGzDecoder::new(file))?,
+            ArchiveFormat::Zip => folder.extract_zip(file.into_inner())?,
+            ArchiveFormat::Gz => {
                 let plain = name.get(..name.len() - ".gz".len()).unwrap_or_default();
-                folder.file(plain, &mut MultiGzDecoder::new(file))?;
+                folder.extract_entry(plain, &mut MultiGzDecoder::new(file))?;
             }
         }
         Ok(folder.bytes)
     }
 }
 
-/// Unpacks a tar archive as it comes. As [`Archive::unpack`].
+/// Unpacks a tar archive as it comes. As [`ArchiveFormat::unpack`].
 ///
 /// # Errors
-/// As [`Archive::unpack`].
+/// As [`ArchiveFormat::unpack`].
 pub fn unpack_tar(reader: impl Read, name: &str, into: &Path, bytes_max: u64) -> Result<u64, DatasetError> {
-    let mut folder = Folder::new(name, into, bytes_max);
-    folder.tar(reader)?;
+    let mut folder = ArchiveExtractor::new(name, into, bytes_max);
+    folder.extract_tar(reader)?;
     Ok(folder.bytes)
 }
 
 /// A folder that is being filled.
-struct Folder<'a> {
+struct ArchiveExtractor<'a> {
     archive: &'a str,
     into: &'a Path,
     bytes: u64,
@@ -88,9 +88,9 @@ struct Folder<'a> {
     paths: HashSet<String>,
 }
 
-impl<'a> Folder<'a> {
-    fn new(archive: &'a str, into: &'a Path, bytes_max: u64) -> Folder<'a> {
-        Folder { archive, into, bytes: 0, bytes_max, paths: HashSet::new() }
+impl<'a> ArchiveExtractor<'a> {
+    fn new(archive: &'a str, into: &'a Path, bytes_max: u64) -> ArchiveExtractor<'a> {
+        ArchiveExtractor { archive, into, bytes: 0, bytes_max, paths: HashSet::new() }
     }
 
     fn malformed(&self, entry: &str, reason: impl ToString) -> DatasetError {
@@ -99,29 +99,30 @@ impl<'a> Folder<'a> {
         DatasetError::Malformed { file, reason: reason.to_string() }
     }
 
-    fn tar(&mut self, reader: impl Read) -> Result<(), DatasetError> {
+    fn extract_tar(&mut self, reader: impl Read) -> Result<(), DatasetError> {
         let left = Rc::new(Cell::new(None));
-        let mut archive = tar::Archive::new(Headers { reader, left: Rc::clone(&left) });
+        let mut archive = tar::Archive::new(LimitedTarReader { reader, left: Rc::clone(&left) });
         let mut entries = archive.entries().map_err(|error| self.malformed("", error))?;
         loop {
             // Long names and attributes come in entries before the one that they are of, and are read whole with it.
             left.set(Some(TAR_HEADERS_BYTES_MAX));
             let Some(entry) = entries.next() else { return Ok(()) };
-            let mut entry = entry.map_err(|error| self.malformed("", broken(&error)))?;
+            let mut entry = entry.map_err(|error| self.malformed("", describe_read_error(&error)))?;
             left.set(None);
             let path = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
             let kind = entry.header().entry_type();
             if kind.is_file() || kind.is_contiguous() {
-                self.file(&path, &mut entry)?;
+                self.extract_entry(&path, &mut entry)?;
             } else if !kind.is_dir() && !kind.is_pax_global_extensions() {
                 return Err(self.malformed(&path, "a link or a device; only plain files are unpacked"));
             }
             // What is left of it is no header, and goes before the next one is looked for.
-            io::copy(&mut entry, &mut io::sink()).map_err(|error| self.malformed(&path, broken(&error)))?;
+            io::copy(&mut entry, &mut io::sink())
+                .map_err(|error| self.malformed(&path, describe_read_error(&error)))?;
         }
     }
 
-    fn zip(&mut self, file: File) -> Result<(), DatasetError> {
+    fn extract_zip(&mut self, file: File) -> Result<(), DatasetError> {
         let mut zip =
             zip_directory::open(file).map_err(|error| self.malformed("", format!("no ZIP archive: {error}")))?;
         for at in 0..zip.len() {
@@ -131,21 +132,21 @@ impl<'a> Folder<'a> {
                 return Err(self.malformed(&path, "a link or a device; only plain files are unpacked"));
             }
             if !entry.is_dir() {
-                self.file(&path, &mut entry)?;
+                self.extract_entry(&path, &mut entry)?;
             }
         }
         Ok(())
     }
 
     /// Writes an entry, if it is one that a push would send.
-    fn file(&mut self, path: &str, reader: &mut impl Read) -> Result<(), DatasetError> {
+    fn extract_entry(&mut self, path: &str, reader: &mut impl Read) -> Result<(), DatasetError> {
         // Archives of a folder often call its files ./NAME.
         let plain = path.trim_start_matches("./");
         let hidden = |part: &str| part.starts_with('.') && part != "." && part != "..";
         if plain.split('/').any(hidden) {
             return Ok(());
         }
-        if !is_path(plain) {
+        if !is_relative_file_path(plain) {
             return Err(DatasetError::BadPath { path: format!("{}/{path}", self.archive) });
         }
         if !self.paths.insert(plain.to_owned()) {
@@ -164,7 +165,7 @@ impl<'a> Folder<'a> {
                 Ok(0) => return Ok(()),
                 Ok(n) => n,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(self.malformed(path, broken(&error))),
+                Err(error) => return Err(self.malformed(path, describe_read_error(&error))),
             };
             self.bytes += n as u64;
             if self.bytes > self.bytes_max {
@@ -180,12 +181,12 @@ impl<'a> Folder<'a> {
 }
 
 /// A tar archive, of which so many bytes more may be read; none where any number may.
-struct Headers<R> {
+struct LimitedTarReader<R> {
     reader: R,
     left: Rc<Cell<Option<u64>>>,
 }
 
-impl<R: Read> Read for Headers<R> {
+impl<R: Read> Read for LimitedTarReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let n = self.reader.read(buffer)?;
         if let Some(left) = self.left.get() {
@@ -200,7 +201,7 @@ impl<R: Read> Read for Headers<R> {
 }
 
 /// What reading an archive reports, in words.
-fn broken(error: &io::Error) -> String {
+fn describe_read_error(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::UnexpectedEof => "the archive ends early".to_owned(),
         _ => error.to_string(),

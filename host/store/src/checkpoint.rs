@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A checkpoint exists when its manifest does. The manifest carries a digest of itself and of each
-//! part, so damage is found, and [`Checkpoints::latest`] goes back to the checkpoint before.
+//! part, so damage is found, and [`CheckpointStore::latest`] goes back to the checkpoint before.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Mutex;
@@ -16,10 +16,10 @@ use bytes::Bytes;
 use saggar_tensor::Descriptor;
 use serde::{Deserialize, Serialize};
 
-use crate::clock::Millis;
-use crate::digest::{Digest, Hasher};
+use crate::clock::UnixMillis;
+use crate::digest::{Digest, Sha256Hasher};
 use crate::error::CheckpointError;
-use crate::objects::Objects;
+use crate::objects::ObjectStorage;
 
 mod export;
 mod load;
@@ -30,8 +30,8 @@ mod save;
 #[cfg(test)]
 mod tests;
 
-pub use export::{Export, Wanted};
-pub use retention::{BestBy, Mode, Retention};
+pub use export::{CheckpointExport, CheckpointQuery};
+pub use retention::{BestMetric, MetricMode, Retention};
 
 /// What a variable is for. A model version carries parameters and statistics; a checkpoint all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -61,7 +61,7 @@ pub struct SavedVariable {
 /// Where a stream of batches stands.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Position {
+pub struct DatasetPosition {
     /// Digest of the dataset version, so that a resume on other data is noticed.
     pub dataset: String,
     /// The seed of the shuffle; none where the stored order is used.
@@ -74,9 +74,9 @@ pub struct Position {
     pub item: u64,
 }
 
-impl Position {
+impl DatasetPosition {
     /// Epochs that were begun, the one that is going on included.
-    pub fn epochs_begun(&self) -> u64 {
+    pub fn epochs_started(&self) -> u64 {
         self.epoch.saturating_add(u64::from(self.item > 0))
     }
 }
@@ -92,7 +92,7 @@ pub struct Checkpoint {
     /// Every variable. Loaded ones are sorted by name.
     pub variables: Vec<SavedVariable>,
     /// Where each stream of batches stands, in the plugin's order.
-    pub positions: Vec<Position>,
+    pub positions: Vec<DatasetPosition>,
     /// The plugin's own state.
     pub state: Vec<u8>,
     /// Digest of the plugin's component.
@@ -103,7 +103,7 @@ pub struct Checkpoint {
     pub build: String,
     /// The ways in which the device computed kernels that it has several for, by what they compute: who goes on must take the
     /// same to come to the same bytes.
-    pub ways: BTreeMap<String, String>,
+    pub kernel_tuning: BTreeMap<String, String>,
 }
 
 /// A checkpoint as a listing shows it.
@@ -123,7 +123,7 @@ pub struct CheckpointInfo {
     /// The manifest's object name.
     pub file: String,
     /// When it was written, by the store's clock; 0 right after saving.
-    pub written_ms: Millis,
+    pub written_ms: UnixMillis,
     /// The latest finite value of each series when it was saved; empty where an older build wrote it.
     pub metrics: BTreeMap<String, f64>,
     /// The ways in which the device computed kernels that it has several for, by what they compute.
@@ -133,16 +133,16 @@ pub struct CheckpointInfo {
 
 /// A checkpoint that could not be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Skipped {
+pub struct SkippedCheckpoint {
     /// The manifest's object name.
     pub file: String,
     /// What is wrong, naming the damaged object.
     pub reason: String,
 }
 
-/// What [`Checkpoints::verify`] found out about a checkpoint.
+/// What [`CheckpointStore::verify`] found out about a checkpoint.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Verified {
+pub struct CheckpointVerification {
     /// Steps done.
     pub step: u64,
     /// Epoch of the lease under which it was written.
@@ -153,38 +153,38 @@ pub struct Verified {
     pub outcome: Result<CheckpointInfo, String>,
 }
 
-/// What [`Checkpoints::latest`] found.
+/// What [`CheckpointStore::latest`] found.
 #[derive(Clone, Debug)]
-pub struct Latest {
+pub struct LatestCheckpoint {
     /// The newest checkpoint that is whole; none where the job starts from the beginning.
     pub found: Option<(CheckpointInfo, Checkpoint)>,
     /// Newer ones that are not.
-    pub skipped: Vec<Skipped>,
+    pub skipped: Vec<SkippedCheckpoint>,
 }
 
 /// The checkpoints of all jobs in an object store.
 ///
 /// Async because the store is; a thread outside of the runtime uses `Handle::block_on`.
 #[derive(Debug)]
-pub struct Checkpoints {
-    objects: Objects,
+pub struct CheckpointStore {
+    objects: ObjectStorage,
     /// Parts that this process knows to be whole and durable, by object name. It need not read
     /// them again to share them.
-    known: Mutex<HashSet<String>>,
+    durable_parts: Mutex<HashSet<String>>,
     /// Manifests that `prune` has read: it looks at all that are kept after each save, and they do not change.
-    remembered: Mutex<retention::Remembered>,
+    manifest_cache: Mutex<retention::ManifestCache>,
     /// `prune` must not take the parts of a `save` that has no manifest yet.
-    turn: tokio::sync::Mutex<()>,
+    prune_lock: tokio::sync::Mutex<()>,
 }
 
-impl Checkpoints {
+impl CheckpointStore {
     /// The checkpoints in `objects`.
-    pub fn new(objects: Objects) -> Checkpoints {
-        Checkpoints {
+    pub fn new(objects: ObjectStorage) -> CheckpointStore {
+        CheckpointStore {
             objects,
-            known: Mutex::default(),
-            remembered: Mutex::default(),
-            turn: tokio::sync::Mutex::default(),
+            durable_parts: Mutex::default(),
+            manifest_cache: Mutex::default(),
+            prune_lock: tokio::sync::Mutex::default(),
         }
     }
 
@@ -209,7 +209,7 @@ impl Checkpoints {
         fencing_epoch: u64,
         checkpoint: &Checkpoint,
     ) -> Result<CheckpointInfo, CheckpointError> {
-        let _turn = self.turn.lock().await;
+        let _turn = self.prune_lock.lock().await;
         save::save(self, job, fencing_epoch, checkpoint).await
     }
 
@@ -219,7 +219,7 @@ impl Checkpoints {
     /// # Errors
     /// `OtherPlugin` and `OtherFormat` where the newest whole one is not for this plugin or build;
     /// `BadJob`; `Store` where the listing fails.
-    pub async fn latest(&self, job: &str, plugin_digest: &str) -> Result<Latest, CheckpointError> {
+    pub async fn latest(&self, job: &str, plugin_digest: &str) -> Result<LatestCheckpoint, CheckpointError> {
         load::latest(self, job, Some(plugin_digest)).await
     }
 
@@ -227,7 +227,7 @@ impl Checkpoints {
     ///
     /// # Errors
     /// `OtherFormat`; `BadJob`; `Store` where the listing fails.
-    pub async fn latest_of_any_plugin(&self, job: &str) -> Result<Latest, CheckpointError> {
+    pub async fn latest_of_any_plugin(&self, job: &str) -> Result<LatestCheckpoint, CheckpointError> {
         load::latest(self, job, None).await
     }
 
@@ -236,13 +236,13 @@ impl Checkpoints {
     ///
     /// # Errors
     /// `NotFound`; `Damaged`; `OtherPlugin`; `OtherFormat`; `BadJob`; `Store`.
-    pub async fn at(
+    pub async fn load_step(
         &self,
         job: &str,
         step: u64,
         plugin_digest: Option<&str>,
     ) -> Result<(CheckpointInfo, Checkpoint), CheckpointError> {
-        load::at(self, job, step, plugin_digest).await
+        load::load_step(self, job, step, plugin_digest).await
     }
 
     /// The job's checkpoints with a readable manifest, newest first. Parts are not verified.
@@ -257,7 +257,7 @@ impl Checkpoints {
     ///
     /// # Errors
     /// `BadJob`; `Store`.
-    pub async fn best(&self, job: &str, by: &BestBy) -> Result<Option<CheckpointInfo>, CheckpointError> {
+    pub async fn best(&self, job: &str, by: &BestMetric) -> Result<Option<CheckpointInfo>, CheckpointError> {
         retention::best(self, job, by).await
     }
 
@@ -266,15 +266,15 @@ impl Checkpoints {
     ///
     /// # Errors
     /// `NotFound`; `Damaged`; `OtherFormat`; `BadJob`; `Store`.
-    pub async fn export(&self, job: &str, wanted: &Wanted) -> Result<Export, CheckpointError> {
+    pub async fn export(&self, job: &str, wanted: &CheckpointQuery) -> Result<CheckpointExport, CheckpointError> {
         export::export(self, job, wanted).await
     }
 
     /// Reads every byte of every checkpoint of the job; newest first. Holds one part in memory at a time.
     ///
     /// # Errors
-    /// `BadJob`; `Store` where the listing fails. What is wrong with a checkpoint stands in its [`Verified`].
-    pub async fn verify(&self, job: &str) -> Result<Vec<Verified>, CheckpointError> {
+    /// `BadJob`; `Store` where the listing fails. What is wrong with a checkpoint stands in its [`CheckpointVerification`].
+    pub async fn verify(&self, job: &str) -> Result<Vec<CheckpointVerification>, CheckpointError> {
         load::verify(self, job).await
     }
 
@@ -282,8 +282,8 @@ impl Checkpoints {
     ///
     /// # Errors
     /// `BadJob`; `Store`.
-    pub async fn bytes(&self, job: &str) -> Result<u64, CheckpointError> {
-        retention::bytes(self, job).await
+    pub async fn stored_bytes(&self, job: &str) -> Result<u64, CheckpointError> {
+        retention::stored_bytes(self, job).await
     }
 
     /// Deletes the checkpoints that are not to be kept, and the parts that none of the kept ones uses. A newer one that
@@ -293,7 +293,7 @@ impl Checkpoints {
     /// # Errors
     /// `BadJob`; `Store`, after which the kept checkpoints are whole and pruning again is safe.
     pub async fn prune(&self, job: &str, retention: &Retention) -> Result<usize, CheckpointError> {
-        let _turn = self.turn.lock().await;
+        let _turn = self.prune_lock.lock().await;
         retention::prune(self, job, retention).await
     }
 
@@ -303,7 +303,7 @@ impl Checkpoints {
     /// # Errors
     /// `BadJob`; `Store`, after which removing again is safe.
     pub async fn remove_all(&self, job: &str) -> Result<u64, CheckpointError> {
-        let _turn = self.turn.lock().await;
+        let _turn = self.prune_lock.lock().await;
         retention::remove_all(self, job).await
     }
 }
@@ -313,7 +313,7 @@ impl Checkpoints {
 pub fn digest_of_variables<'a>(variables: impl IntoIterator<Item = &'a SavedVariable>) -> Digest {
     let mut sorted: Vec<_> = variables.into_iter().collect();
     sorted.sort_by(|a, b| a.name.cmp(&b.name));
-    let mut hasher = Hasher::new();
+    let mut hasher = Sha256Hasher::new();
     for variable in sorted {
         hasher.update_field(variable.name.as_bytes());
         hasher.update_field(variable.descriptor.dtype.name().as_bytes());

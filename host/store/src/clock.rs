@@ -4,12 +4,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Milliseconds since 1970-01-01 UTC, leap seconds ignored.
-pub type Millis = u64;
+pub type UnixMillis = u64;
 
 /// Where the time comes from. Called often, from any thread; never blocks.
 pub trait Clock: std::fmt::Debug + Send + Sync {
     /// The time now. It may jump, backwards too: nothing here orders events by it.
-    fn now_ms(&self) -> Millis;
+    fn now_ms(&self) -> UnixMillis;
 }
 
 /// The machine's clock. A time before 1970 reads as 0.
@@ -17,7 +17,7 @@ pub trait Clock: std::fmt::Debug + Send + Sync {
 pub struct SystemClock;
 
 impl Clock for SystemClock {
-    fn now_ms(&self) -> Millis {
+    fn now_ms(&self) -> UnixMillis {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
     }
@@ -29,23 +29,23 @@ pub struct ManualClock(AtomicU64);
 
 impl ManualClock {
     /// A clock that shows `now_ms`.
-    pub fn new(now_ms: Millis) -> ManualClock {
+    pub fn new(now_ms: UnixMillis) -> ManualClock {
         ManualClock(AtomicU64::new(now_ms))
     }
 
     /// Sets the time.
-    pub fn set(&self, now_ms: Millis) {
+    pub fn set(&self, now_ms: UnixMillis) {
         self.0.store(now_ms, Ordering::SeqCst);
     }
 
     /// Moves the time forward.
-    pub fn advance(&self, by_ms: Millis) {
+    pub fn advance(&self, by_ms: UnixMillis) {
         self.0.fetch_add(by_ms, Ordering::SeqCst);
     }
 }
 
 impl Clock for ManualClock {
-    fn now_ms(&self) -> Millis {
+    fn now_ms(&self) -> UnixMillis {
         self.0.load(Ordering::SeqCst)
     }
 }

@@ -13,21 +13,20 @@ use std::sync::Arc;
 
 use saggar_tensor::Descriptor;
 
-use crate::clock::Millis;
+use crate::clock::UnixMillis;
 use crate::digest::Digest;
 use crate::error::DatasetError;
-use crate::versions::{self, Versions};
+use crate::versions::{self, VersionDirectories};
 
 mod arrays;
 mod cifar;
 mod csv;
-mod deal;
-mod describe;
+mod description;
 mod export;
 mod idx;
 mod images;
+mod in_memory;
 mod ingest;
-mod made;
 mod manifest;
 mod map;
 mod npy;
@@ -37,20 +36,21 @@ mod output;
 mod parquet;
 mod safetensors;
 mod source;
+mod split;
 mod staging;
 #[cfg(test)]
 mod tests;
 mod text;
 pub mod upload;
 
-pub use export::{Export, ExportedFile, ExportedTar};
-use manifest::Manifest;
-use map::Bytes;
-use staging::{RoomCheck, Staging};
+pub use export::{DatasetExport, ExportedFile, ExportedTar};
+use manifest::DatasetManifest;
+use map::ColumnBytes;
+use staging::{QuotaCheck, StagingArea};
 
 /// A column: a tensor for every item.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Field {
+pub struct DatasetField {
     /// Its name.
     pub name: String,
     /// Data type and shape of one item.
@@ -61,7 +61,7 @@ pub struct Field {
 
 /// A named part: a range of items.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Split {
+pub struct DatasetSplit {
     /// Its name: `train`.
     pub name: String,
     /// Its items.
@@ -70,13 +70,13 @@ pub struct Split {
 
 /// A dataset version, open to be read. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Dataset(Arc<Loaded>);
+pub struct ColumnarDataset(Arc<LoadedDataset>);
 
 #[derive(Debug)]
-struct Loaded {
-    fields: Vec<Field>,
-    columns: Vec<Bytes>,
-    splits: Vec<Split>,
+struct LoadedDataset {
+    fields: Vec<DatasetField>,
+    columns: Vec<ColumnBytes>,
+    splits: Vec<DatasetSplit>,
     items: u64,
     digest: Digest,
 }
@@ -95,18 +95,18 @@ pub struct DatasetInfo {
     /// Bytes of all columns.
     pub bytes: u64,
     /// Its columns.
-    pub fields: Vec<Field>,
+    pub fields: Vec<DatasetField>,
     /// Its parts.
-    pub splits: Vec<Split>,
+    pub splits: Vec<DatasetSplit>,
     /// When it was taken in.
-    pub created_ms: Millis,
+    pub created_ms: UnixMillis,
     /// Its directory.
     pub dir: PathBuf,
 }
 
-impl Dataset {
+impl ColumnarDataset {
     /// The columns.
-    pub fn fields(&self) -> &[Field] {
+    pub fn fields(&self) -> &[DatasetField] {
         &self.0.fields
     }
 
@@ -114,12 +114,12 @@ impl Dataset {
     ///
     /// # Errors
     /// `Unknown`, listing those there are.
-    pub fn field(&self, name: &str) -> Result<&Field, DatasetError> {
-        Ok(&self.0.fields[self.index(name)?])
+    pub fn field(&self, name: &str) -> Result<&DatasetField, DatasetError> {
+        Ok(&self.0.fields[self.column_index(name)?])
     }
 
     /// The parts.
-    pub fn splits(&self) -> &[Split] {
+    pub fn splits(&self) -> &[DatasetSplit] {
         &self.0.splits
     }
 
@@ -132,7 +132,7 @@ impl Dataset {
         let found = self.0.splits.iter().find(|split| split.name == name);
         let found = found.ok_or_else(|| {
             let known = self.0.splits.iter().map(|split| split.name.as_str());
-            unknown("split", name, known)
+            unknown_name_error("split", name, known)
         })?;
         Ok(found.items.clone())
     }
@@ -160,7 +160,7 @@ impl Dataset {
     /// # Errors
     /// `Unknown`.
     pub fn column(&self, field: &str) -> Result<&[u8], DatasetError> {
-        Ok(&self.0.columns[self.index(field)?])
+        Ok(&self.0.columns[self.column_index(field)?])
     }
 
     /// One tensor of these items, numbered within the whole dataset: `[items, item...]`.
@@ -168,7 +168,7 @@ impl Dataset {
     /// # Errors
     /// `Unknown` for a field or an item that there is not.
     pub fn read(&self, field: &str, items: &[u64]) -> Result<Vec<u8>, DatasetError> {
-        let index = self.index(field)?;
+        let index = self.column_index(field)?;
         let size = self.0.fields[index].item.bytes();
         let column = &self.0.columns[index];
         let mut bytes = Vec::with_capacity(size * items.len());
@@ -195,35 +195,35 @@ impl Dataset {
         if *last >= self.0.items {
             return self.read(field, items).map(Cow::Owned);
         }
-        let index = self.index(field)?;
+        let index = self.column_index(field)?;
         let size = self.0.fields[index].item.bytes();
         Ok(Cow::Borrowed(&self.0.columns[index][*first as usize * size..(*last as usize + 1) * size]))
     }
 
-    fn index(&self, name: &str) -> Result<usize, DatasetError> {
+    fn column_index(&self, name: &str) -> Result<usize, DatasetError> {
         let found = self.0.fields.iter().position(|field| field.name == name);
         found.ok_or_else(|| {
             let known = self.0.fields.iter().map(|field| field.name.as_str());
-            unknown("field", name, known)
+            unknown_name_error("field", name, known)
         })
     }
 }
 
-fn unknown<'a>(kind: &'static str, name: &str, known: impl Iterator<Item = &'a str>) -> DatasetError {
+fn unknown_name_error<'a>(kind: &'static str, name: &str, known: impl Iterator<Item = &'a str>) -> DatasetError {
     let known = known.collect::<Vec<_>>().join(", ");
     DatasetError::Unknown { kind, name: name.to_owned(), known }
 }
 
 /// The datasets under one directory.
 #[derive(Clone, Debug)]
-pub struct Datasets {
-    versions: Versions,
+pub struct DatasetStore {
+    versions: VersionDirectories,
 }
 
-impl Datasets {
+impl DatasetStore {
     /// The datasets under `dir`.
-    pub fn new(dir: impl Into<PathBuf>) -> Datasets {
-        Datasets { versions: Versions::new(dir) }
+    pub fn new(dir: impl Into<PathBuf>) -> DatasetStore {
+        DatasetStore { versions: VersionDirectories::new(dir) }
     }
 
     /// Takes in a folder as the next version of `name`; the same content gives the version that it
@@ -232,7 +232,7 @@ impl Datasets {
     ///
     /// # Errors
     /// `BadName`; `DiskFull`; `Store`; and every error that names a place in a file of the folder.
-    pub fn ingest(&self, name: &str, folder: &Path, now_ms: Millis) -> Result<DatasetInfo, DatasetError> {
+    pub fn ingest(&self, name: &str, folder: &Path, now_ms: UnixMillis) -> Result<DatasetInfo, DatasetError> {
         self.ingest_from(name, folder, None, now_ms, &|_| Ok(()))
     }
 
@@ -242,17 +242,17 @@ impl Datasets {
         name: &str,
         folder: &Path,
         source: Option<Digest>,
-        now_ms: Millis,
-        room: &RoomCheck<'_>,
+        now_ms: UnixMillis,
+        room: &QuotaCheck<'_>,
     ) -> Result<DatasetInfo, DatasetError> {
         check_name(name)?;
         let staged = self.versions.stage(name)?;
-        let staging = Staging::new(staged.path(), folder, room)?;
+        let staging = StagingArea::new(staged.path(), folder, room)?;
         let draft = ingest::read_folder(folder, &staging)?;
         let manifest = draft.manifest(source, now_ms)?;
         let digest = manifest.digest();
         let same = |versions: &[u64]| {
-            let find = |version: &&u64| self.is_whole(name, **version, &digest);
+            let find = |version: &&u64| self.is_intact(name, **version, &digest);
             Ok::<_, DatasetError>(versions.iter().rev().find(find).copied())
         };
         let complete = || Ok(staging.complete(&manifest, &draft)?);
@@ -260,10 +260,10 @@ impl Datasets {
         self.info(name, placed.version)
     }
 
-    fn is_whole(&self, name: &str, version: u64, digest: &Digest) -> bool {
+    fn is_intact(&self, name: &str, version: u64, digest: &Digest) -> bool {
         let dir = self.versions.directory(name, version);
         // The cheap look first: most versions are others.
-        Manifest::read(&dir).is_ok_and(|it| it.digest() == *digest) && Dataset::open(&dir).is_ok()
+        DatasetManifest::read(&dir).is_ok_and(|it| it.digest() == *digest) && ColumnarDataset::open(&dir).is_ok()
     }
 
     /// A version, as a listing shows it.
@@ -273,7 +273,7 @@ impl Datasets {
     pub fn info(&self, name: &str, version: u64) -> Result<DatasetInfo, DatasetError> {
         check_name(name)?;
         let dir = self.versions.directory(name, version);
-        let manifest = Manifest::read(&dir)?;
+        let manifest = DatasetManifest::read(&dir)?;
         Ok(DatasetInfo {
             name: name.to_owned(),
             version,
@@ -311,7 +311,7 @@ impl Datasets {
     pub fn resolve(&self, reference: &str) -> Result<DatasetInfo, DatasetError> {
         let missing = || DatasetError::NotFound { kind: "dataset", name: reference.to_owned() };
         match reference.split_once('/') {
-            Some((name, version)) => self.info(name, versions::version_of(version).ok_or_else(missing)?),
+            Some((name, version)) => self.info(name, versions::parse_version(version).ok_or_else(missing)?),
             None => {
                 check_name(reference)?;
                 let newest = self.versions.versions(reference)?.last().copied();
@@ -334,14 +334,14 @@ impl Datasets {
     }
 
     /// The version made from this upload, if there is one; it is on the disk then.
-    fn version_from(&self, name: &str, source: &Digest) -> Result<Option<u64>, DatasetError> {
+    fn find_version_of_upload(&self, name: &str, source: &Digest) -> Result<Option<u64>, DatasetError> {
         let is_from = |version: &u64| {
-            let manifest = Manifest::read(&self.versions.directory(name, *version));
+            let manifest = DatasetManifest::read(&self.versions.directory(name, *version));
             manifest.is_ok_and(|manifest| manifest.source == Some(*source))
         };
         let found = self.versions.versions(name)?.into_iter().rev().find(is_from);
         if found.is_some() {
-            self.versions.settle(name)?;
+            self.versions.sync_versions(name)?;
         }
         Ok(found)
     }

@@ -31,7 +31,7 @@ impl Digest {
     /// # Errors
     /// Whatever reading it reports.
     pub fn of_reader(mut reader: impl Read) -> io::Result<(Digest, u64)> {
-        let mut hasher = Hasher::new();
+        let mut hasher = Sha256Hasher::new();
         let mut piece = vec![0; 1 << 18];
         let mut size = 0;
         loop {
@@ -70,13 +70,13 @@ impl fmt::Debug for Digest {
 /// Text that is not a digest.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a SHA-256 digest is 64 lower-case hexadecimal digits, not `{0}`")]
-pub struct NotADigest(String);
+pub struct ParseDigestError(String);
 
 impl FromStr for Digest {
-    type Err = NotADigest;
+    type Err = ParseDigestError;
 
-    fn from_str(text: &str) -> Result<Digest, NotADigest> {
-        let refuse = || NotADigest(text.chars().take(80).collect());
+    fn from_str(text: &str) -> Result<Digest, ParseDigestError> {
+        let refuse = || ParseDigestError(text.chars().take(80).collect());
         let digit = |byte: u8| match byte {
             b'0'..=b'9' => Ok(byte - b'0'),
             b'a'..=b'f' => Ok(byte - b'a' + 10),
@@ -108,12 +108,12 @@ impl<'de> Deserialize<'de> for Digest {
 
 /// A digest in the making.
 #[derive(Clone, Default)]
-pub struct Hasher(Sha256);
+pub struct Sha256Hasher(Sha256);
 
-impl Hasher {
+impl Sha256Hasher {
     /// A digest of nothing yet.
-    pub fn new() -> Hasher {
-        Hasher::default()
+    pub fn new() -> Sha256Hasher {
+        Sha256Hasher::default()
     }
 
     /// Adds bytes.
@@ -138,7 +138,7 @@ impl Hasher {
     }
 }
 
-impl fmt::Debug for Hasher {
+impl fmt::Debug for Sha256Hasher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Hasher")
     }
@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn fields_do_not_run_into_each_other() {
         let of = |fields: &[&str]| {
-            let mut hasher = Hasher::new();
+            let mut hasher = Sha256Hasher::new();
             fields.iter().for_each(|field| hasher.update_field(field.as_bytes()));
             hasher.finish()
         };

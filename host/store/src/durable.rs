@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 use crate::error::StoreError;
 
 #[cfg(test)]
-pub(crate) mod crash;
+pub(crate) mod crash_model;
+#[cfg(test)]
+pub(crate) mod crash_test;
 pub(crate) mod disk;
 #[cfg(test)]
-pub(crate) mod faults;
+pub(crate) mod fault_injection;
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-pub(crate) mod trial;
 
 /// Makes the directory and its missing parents, each of them durable.
 pub(crate) fn create_directories(path: &Path) -> io::Result<()> {
@@ -90,7 +90,7 @@ pub(crate) fn replace_shared(path: &Path, bytes: &[u8]) -> io::Result<()> {
 fn replace_with_mode(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     let parent = path.parent().unwrap_or(Path::new("."));
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let staged = parent.join(format!(".{name}.{}", unique()));
+    let staged = parent.join(format!(".{name}.{}", unique_suffix()));
     let file = disk::create_file(&staged, mode)?;
     let written = write_and_sync(&file, &staged, &[bytes]).and_then(|()| disk::rename(&staged, path));
     if let Err(error) = written {
@@ -116,7 +116,7 @@ pub(crate) fn make_private_file(path: &Path) -> io::Result<()> {
 
 /// Waits for the lock that whoever changes the file at `path` holds: that of a file beside it, since the file itself is
 /// replaced. It is given up with what is returned, or with the process.
-pub(crate) fn locked(path: &Path) -> Result<File, StoreError> {
+pub(crate) fn lock_for_update(path: &Path) -> Result<File, StoreError> {
     let lock_path = path.with_extension("lock");
     let mut options = OpenOptions::new();
     options.create(true).truncate(false).write(true).mode(PRIVATE_FILE_MODE);
@@ -133,7 +133,7 @@ pub(crate) fn remove_directory(path: &Path) -> io::Result<()> {
     if !parent.is_dir() {
         return Ok(());
     }
-    let hidden = hidden_while_removed(path);
+    let hidden = removal_path(path);
     remove_tree_if_there(&hidden)?;
     match disk::rename(path, &hidden) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -145,12 +145,12 @@ pub(crate) fn remove_directory(path: &Path) -> io::Result<()> {
 }
 
 /// What the names of directories begin with that are being removed.
-const REMOVED: &str = ".removed-";
+const REMOVAL_PREFIX: &str = ".removed-";
 
 /// Where a directory lies while it is removed.
-pub(crate) fn hidden_while_removed(path: &Path) -> PathBuf {
+pub(crate) fn removal_path(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    path.with_file_name(format!("{REMOVED}{name}"))
+    path.with_file_name(format!("{REMOVAL_PREFIX}{name}"))
 }
 
 fn remove_tree_if_there(path: &Path) -> io::Result<()> {
@@ -161,7 +161,7 @@ fn remove_tree_if_there(path: &Path) -> io::Result<()> {
 }
 
 /// 16 hexadecimal digits that no other process or call comes up with.
-pub(crate) fn unique() -> String {
+pub(crate) fn unique_suffix() -> String {
     random_bytes::<8>().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

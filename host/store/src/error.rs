@@ -258,7 +258,7 @@ pub enum ModelError {
         /// The file, or the directory.
         file: PathBuf,
         /// What is wrong with it.
-        problem: Problem,
+        problem: FileProblem,
     },
     /// Weights that no file can hold.
     #[error("weights cannot be written: {reason}")]
@@ -271,7 +271,7 @@ pub enum ModelError {
 /// What is wrong with a file of a model or dataset version.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub enum Problem {
+pub enum FileProblem {
     /// It is not there.
     #[error("missing; copy it, and manifest.json last")]
     Missing,

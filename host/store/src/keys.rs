@@ -7,7 +7,7 @@
 //! Who changes the file holds `keys.lock`; who reads it needs no lock, for it changes by renaming. Deliberately elsewhere:
 //! counting what a key has used, and which route asks for which scope (`serve`).
 
-mod allowance;
+mod request_limits;
 mod scope;
 mod usage;
 
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::clock::Millis;
+use crate::clock::UnixMillis;
 use crate::digest::Digest;
 use crate::durable;
 use crate::error::StoreError;
@@ -25,9 +25,9 @@ use crate::limits::{KEY_PROJECTS_MAX, KEYS_MAX, MANIFEST_BYTES_MAX};
 use crate::regular_file;
 use crate::versions::is_name;
 
-pub use allowance::{NotAnAllowance, Period, Quota, Rate};
-pub use scope::{NotAScope, Scope};
-pub use usage::{UsageFile, Used};
+pub use request_limits::{ParseLimitError, QuotaPeriod, RateLimit, RequestQuota};
+pub use scope::{KeyScope, ParseScopeError};
+pub use usage::{KeyUsage, KeyUsageFile};
 
 /// What every key begins with, so that people and scanners know one when they see it.
 pub const KEY_PREFIX: &str = "sgr_";
@@ -46,17 +46,17 @@ pub struct KeyRecord {
     /// SHA-256 of the whole text.
     pub digest: Digest,
     /// What it may do.
-    pub scopes: Vec<Scope>,
+    pub scopes: Vec<KeyScope>,
     /// The projects whose jobs it sees; none is all. Left out of the file where there is no such limit: a build that knows
     /// none of this reads the keys that it can honour, and refuses the others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub projects: Option<Vec<String>>,
     /// Requests in a short time.
     #[serde(default)]
-    pub rate: Option<Rate>,
+    pub rate: Option<RateLimit>,
     /// Requests in a day or month.
     #[serde(default)]
-    pub quota: Option<Quota>,
+    pub quota: Option<RequestQuota>,
     /// Jobs submitted with it that run at once; more wait.
     #[serde(default)]
     pub max_running_jobs: Option<u32>,
@@ -64,28 +64,28 @@ pub struct KeyRecord {
     #[serde(default)]
     pub gpu_seconds: Option<u64>,
     /// When it was made.
-    pub created_ms: Millis,
+    pub created_ms: UnixMillis,
     /// When it ceases to be good.
     #[serde(default)]
-    pub expires_ms: Option<Millis>,
+    pub expires_ms: Option<UnixMillis>,
 }
 
 impl KeyRecord {
     /// Whether `text` is this key. Takes as long for a near miss as for a far one.
-    pub fn opens(&self, text: &str) -> bool {
+    pub fn matches_secret(&self, text: &str) -> bool {
         let found = Digest::of(text.as_bytes());
         let differing = found.bytes().iter().zip(self.digest.bytes()).fold(0, |all, (a, b)| all | (a ^ b));
         std::hint::black_box(differing) == 0
     }
 
     /// What it used of its quota in the day or month that is now.
-    pub fn used(&self, used: Used, now_ms: Millis) -> u64 {
+    pub fn requests_used(&self, used: KeyUsage, now_ms: UnixMillis) -> u64 {
         let now = self.quota.is_some_and(|quota| quota.period.window(now_ms).0 <= used.since_ms);
         if now { used.requests } else { 0 }
     }
 
     /// What people and programs may see of it: nothing that opens anything.
-    pub fn shown(&self, used: u64) -> serde_json::Value {
+    pub fn to_public_json(&self, used: u64) -> serde_json::Value {
         serde_json::json!({
             "id": self.id,
             "name": self.name,
@@ -102,7 +102,7 @@ impl KeyRecord {
     }
 
     /// Whether its time is over.
-    pub fn expired(&self, now_ms: Millis) -> bool {
+    pub fn is_expired(&self, now_ms: UnixMillis) -> bool {
         self.expires_ms.is_some_and(|end| end <= now_ms)
     }
 }
@@ -114,16 +114,16 @@ pub struct NewKey {
     /// Lower-case letters, digits and `._-`, at most 63 bytes.
     pub name: String,
     /// At least one.
-    pub scopes: Vec<Scope>,
+    pub scopes: Vec<KeyScope>,
     /// The projects whose jobs it sees, if it is not to see those of all. Not with the scope `admin`.
     #[serde(default)]
     pub projects: Option<Vec<String>>,
     /// Requests in a short time, if there is to be a limit.
     #[serde(default)]
-    pub rate: Option<Rate>,
+    pub rate: Option<RateLimit>,
     /// Requests in a day or month, if there is to be a limit.
     #[serde(default)]
-    pub quota: Option<Quota>,
+    pub quota: Option<RequestQuota>,
     /// Jobs submitted with it that run at once, if there is to be a limit.
     #[serde(default)]
     pub max_running_jobs: Option<u32>,
@@ -132,13 +132,13 @@ pub struct NewKey {
     pub gpu_seconds: Option<u64>,
     /// When it ceases to be good, if ever.
     #[serde(default)]
-    pub expires_ms: Option<Millis>,
+    pub expires_ms: Option<UnixMillis>,
 }
 
 impl NewKey {
     /// What it may do and how much of it, in a few words: `predict 100/s 10000/d`, `jobs:read in digits,faces`.
     pub fn summary(&self) -> String {
-        let mut words: Vec<String> = self.scopes.iter().map(Scope::to_string).collect();
+        let mut words: Vec<String> = self.scopes.iter().map(KeyScope::to_string).collect();
         words.extend(self.projects.as_ref().map(|projects| format!("in {}", projects.join(","))));
         words.extend(self.rate.map(|rate| rate.to_string()));
         words.extend(self.quota.map(|quota| quota.to_string()));
@@ -147,7 +147,7 @@ impl NewKey {
         words.join(" ")
     }
 
-    fn check(&self, now_ms: Millis) -> Result<(), KeyError> {
+    fn validate(&self, now_ms: UnixMillis) -> Result<(), KeyError> {
         if !is_name(&self.name) {
             return Err(KeyError::BadName { name: self.name.clone() });
         }
@@ -167,7 +167,7 @@ impl NewKey {
         if let Some(name) = projects.iter().find(|name| !is_name(name)) {
             return Err(KeyError::BadProject { name: name.chars().take(80).collect() });
         }
-        if self.scopes.contains(&Scope::Admin) {
+        if self.scopes.contains(&KeyScope::Admin) {
             return Err(KeyError::AdminOfProjects { projects: projects.join(", ") });
         }
         Ok(())
@@ -175,7 +175,7 @@ impl NewKey {
 }
 
 /// The part of a key's text that finds its record; none where the text cannot be a key.
-pub fn id_of(text: &str) -> Option<&str> {
+pub fn key_id(text: &str) -> Option<&str> {
     let (id, secret) = text.strip_prefix(KEY_PREFIX)?.split_once('_')?;
     let hexadecimal = |text: &str| text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
     (id.len() == 8 && secret.len() == 64 && hexadecimal(id) && hexadecimal(secret)).then_some(id)
@@ -205,7 +205,7 @@ pub enum KeyError {
         name: String,
     },
     /// A key that could do nothing.
-    #[error("a key needs at least one scope of {}", Scope::names())]
+    #[error("a key needs at least one scope of {}", KeyScope::names())]
     NoScope,
     /// A key that would see no project at all.
     #[error("projects: a key that is limited to projects names at least one, such as digits; left out, it sees all")]
@@ -260,7 +260,7 @@ pub enum KeyError {
 }
 
 /// What a file's content is told apart by without reading it: it changes by renaming, so its number changes with it.
-pub type Stamp = Option<(u64, u64, std::time::SystemTime)>;
+pub type FileStamp = Option<(u64, u64, std::time::SystemTime)>;
 
 /// The file of keys. Clones are of the same file.
 #[derive(Clone, Debug)]
@@ -270,7 +270,7 @@ pub struct KeyFile {
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Contents {
+struct KeyFileContents {
     format: u64,
     keys: Vec<KeyRecord>,
 }
@@ -299,7 +299,7 @@ impl KeyFile {
             Ok(_) => {}
         }
         let bytes = regular_file::read(&self.path, MANIFEST_BYTES_MAX).map_err(StoreError::io(&self.path))?;
-        let contents: Contents = serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
+        let contents: KeyFileContents = serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
         if contents.format != FORMAT {
             return Err(damaged(format!("it has format {}, and this build reads {FORMAT}", contents.format)));
         }
@@ -307,7 +307,7 @@ impl KeyFile {
     }
 
     /// Tells one content from another; none where there is no file.
-    pub fn stamp(&self) -> Stamp {
+    pub fn stamp(&self) -> FileStamp {
         use std::os::unix::fs::MetadataExt;
         let meta = std::fs::metadata(&self.path).ok()?;
         Some((meta.ino(), meta.len(), meta.modified().ok()?))
@@ -318,9 +318,9 @@ impl KeyFile {
     /// # Errors
     /// `BadName`, `NoScope`, `NoProject`, `TooManyProjects`, `BadProject`, `AdminOfProjects`, `Expired`, `Exists`, `TooMany`;
     /// what [`KeyFile::read`] reports.
-    pub fn create(&self, new: NewKey, now_ms: Millis) -> Result<(KeyRecord, String), KeyError> {
-        new.check(now_ms)?;
-        self.change(|keys| {
+    pub fn create(&self, new: NewKey, now_ms: UnixMillis) -> Result<(KeyRecord, String), KeyError> {
+        new.validate(now_ms)?;
+        self.update(|keys| {
             if keys.iter().any(|key| key.name == new.name) {
                 return Err(KeyError::Exists { name: new.name });
             }
@@ -328,19 +328,19 @@ impl KeyFile {
                 return Err(KeyError::TooMany { max: KEYS_MAX });
             }
             let (id, text) = loop {
-                let id = hexadecimal(&durable::random_bytes::<4>());
+                let id = to_hex(&durable::random_bytes::<4>());
                 if keys.iter().all(|key| key.id != id) {
-                    let text = format!("{KEY_PREFIX}{id}_{}", hexadecimal(&durable::random_bytes::<32>()));
+                    let text = format!("{KEY_PREFIX}{id}_{}", to_hex(&durable::random_bytes::<32>()));
                     break (id, text);
                 }
             };
-            let scopes = each_once(new.scopes);
+            let scopes = sorted_unique(new.scopes);
             let record = KeyRecord {
                 id,
                 name: new.name,
                 digest: Digest::of(text.as_bytes()),
                 scopes,
-                projects: new.projects.map(each_once),
+                projects: new.projects.map(sorted_unique),
                 rate: new.rate,
                 quota: new.quota,
                 max_running_jobs: new.max_running_jobs,
@@ -358,30 +358,30 @@ impl KeyFile {
     /// # Errors
     /// `NotFound`; what [`KeyFile::read`] reports.
     pub fn revoke(&self, name: &str) -> Result<KeyRecord, KeyError> {
-        self.change(|keys| match keys.iter().position(|key| key.name == name) {
+        self.update(|keys| match keys.iter().position(|key| key.name == name) {
             Some(at) => Ok(keys.remove(at)),
             None => Err(KeyError::NotFound { name: name.to_owned() }),
         })
     }
 
-    fn change<T>(&self, work: impl FnOnce(&mut Vec<KeyRecord>) -> Result<T, KeyError>) -> Result<T, KeyError> {
-        let _lock = durable::locked(&self.path)?;
+    fn update<T>(&self, work: impl FnOnce(&mut Vec<KeyRecord>) -> Result<T, KeyError>) -> Result<T, KeyError> {
+        let _lock = durable::lock_for_update(&self.path)?;
         let mut keys = self.read()?;
         let done = work(&mut keys)?;
-        let contents = Contents { format: FORMAT, keys };
+        let contents = KeyFileContents { format: FORMAT, keys };
         let text = serde_json::to_string_pretty(&contents).expect("records of text and numbers are JSON");
         durable::replace(&self.path, text.as_bytes()).map_err(StoreError::io(&self.path))?;
         Ok(done)
     }
 }
 
-fn each_once<T: Ord>(mut values: Vec<T>) -> Vec<T> {
+fn sorted_unique<T: Ord>(mut values: Vec<T>) -> Vec<T> {
     values.sort_unstable();
     values.dedup();
     values
 }
 
-fn hexadecimal(bytes: &[u8]) -> String {
+fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

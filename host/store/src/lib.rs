@@ -13,43 +13,46 @@ pub mod clock;
 pub mod dataset;
 pub mod digest;
 pub mod error;
-pub mod home;
+pub mod image_decoder;
 pub mod keys;
 pub mod limits;
 pub mod models;
 pub mod objects;
 pub mod outputs;
-pub mod picture;
 pub mod projects;
 pub mod records;
 pub mod regular_file;
 pub mod rights;
 pub mod secrets;
-pub mod usage;
+pub mod state_dir;
+pub mod storage_usage;
 
 mod durable;
 mod tensor_text;
 mod versions;
 mod zip_directory;
 
-pub use archive::Archive;
+pub use archive::ArchiveFormat;
 pub use checkpoint::{
-    BestBy, Checkpoint, CheckpointInfo, Checkpoints, Export, Latest, Mode, Position, Retention, SavedVariable, Skipped,
-    VariableKind, Verified, Wanted, digest_of_variables,
+    BestMetric, Checkpoint, CheckpointExport, CheckpointInfo, CheckpointQuery, CheckpointStore, CheckpointVerification,
+    DatasetPosition, LatestCheckpoint, MetricMode, Retention, SavedVariable, SkippedCheckpoint, VariableKind,
+    digest_of_variables,
 };
-pub use clock::{Clock, ManualClock, Millis, SystemClock};
-pub use dataset::upload::Uploads;
-pub use dataset::{Dataset, Datasets, Field, Split};
-pub use digest::{Digest, Hasher};
+pub use clock::{Clock, ManualClock, SystemClock, UnixMillis};
+pub use dataset::upload::UploadStore;
+pub use dataset::{ColumnarDataset, DatasetField, DatasetSplit, DatasetStore};
+pub use digest::{Digest, Sha256Hasher};
 pub use error::{CheckpointError, DatasetError, ModelError, RecordError, StoreError};
-pub use home::{Home, HomeLock};
-pub use keys::{KeyError, KeyFile, KeyRecord, NewKey, Scope};
-pub use models::{Found, FoundState, Models, Publication, Published, VersionFiles};
-pub use objects::Objects;
+pub use keys::{KeyError, KeyFile, KeyRecord, KeyScope, NewKey};
+pub use models::{
+    ModelPublication, ModelRegistry, PublishedVersion, ScannedVersion, VersionCompleteness, VersionFiles,
+};
+pub use objects::ObjectStorage;
 pub use outputs::{OutputFile, is_output_path};
-pub use projects::{Projects, ProjectsError};
+pub use projects::{ProjectAssignments, ProjectsError};
 pub use records::sqlite::SqliteRecords;
-pub use records::{Job, JobState, Lease, Records};
-pub use rights::{Claim, Effect, Kind, Refused, Rights};
-pub use secrets::{SecretError, Secrets};
-pub use usage::{StorageKind, StorageQuota, Usage};
+pub use records::{JobLease, JobRecord, JobRecords, JobState};
+pub use rights::{AccessAction, AccessDenied, AccessRights, ResourceKind, VersionClaim};
+pub use secrets::{SecretError, SecretStore};
+pub use state_dir::{StateDir, StateDirLock};
+pub use storage_usage::{StorageKind, StorageQuota, StorageUsage};

@@ -159,7 +159,7 @@ pub const CLASS_NAMES_BYTES_MAX: u64 = 64 << 10;
 pub const DATASET_NAMES_MAX: usize = 65_536;
 
 /// Datasets made of outputs that are kept in the cache: those used last.
-pub const OUTPUTS_KEPT_MAX: usize = 64;
+pub const OUTPUT_CACHE_DATASETS_MAX: usize = 64;
 
 /// Seconds that nothing was written to a dataset on its way into the cache, after which its writer is dead.
 pub const OUTPUT_STAGING_SECONDS_MAX: u64 = 3600;
@@ -208,22 +208,22 @@ pub const EVENT_TEXT_BYTES_MAX: usize = 4 << 10;
 pub const RECORDS_REWRITTEN_BYTES_MAX: u64 = 64 << 20;
 
 /// Rows and pages that are removed at a time, so that the write-ahead log stays short.
-pub const RECORDS_REMOVED_AT_ONCE: u32 = 20_000;
+pub const RECORDS_REMOVAL_BATCH: u32 = 20_000;
 
 /// Bytes of the write-ahead log that stay between two transactions.
 pub const RECORDS_LOG_BYTES_MAX: u64 = 4 << 20;
 
 /// Parts and metrics of a job's checkpoints that are remembered between two saves, of all together: some 64 MiB.
-pub const CHECKPOINT_ENTRIES_REMEMBERED_MAX: usize = 1 << 20;
+pub const CHECKPOINT_CACHE_ENTRIES_MAX: usize = 1 << 20;
 
 /// Metrics in one checkpoint: every series of the job.
 pub const CHECKPOINT_METRICS_MAX: usize = SERIES_MAX as usize;
 
 /// How long a server waits for a lock that the process which took it has left to a child of it.
-pub const LOCK_INHERITED_MAX: Duration = Duration::from_secs(5);
+pub const INHERITED_LOCK_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// How often it looks.
-pub const LOCK_LOOK: Duration = Duration::from_millis(10);
+pub const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 const _: () = assert!(POINTS_MAX / (2 * SERIES_MAX as u64) > 100);
 const _: () = assert!(EVENTS_LISTED_MAX <= EVENTS_OF_KIND_MAX);

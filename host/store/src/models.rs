@@ -4,7 +4,7 @@
 //! models/<name>/<version>/plugin.wasm  weights.safetensors  manifest.json
 //! ```
 //! A version may also be copied here by hand; until all files are there and as the manifest says,
-//! it is [`FoundState::Incomplete`], and that is no error.
+//! it is [`VersionCompleteness::Incomplete`], and that is no error.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,12 +15,12 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::{SavedVariable, VariableKind, digest_of_variables};
-use crate::clock::Millis;
+use crate::clock::UnixMillis;
 use crate::digest::Digest;
 use crate::durable;
-use crate::error::{ModelError, Problem, StoreError};
+use crate::error::{FileProblem, ModelError, StoreError};
 use crate::regular_file;
-use crate::versions::{self, Versions};
+use crate::versions::{self, VersionDirectories};
 
 mod removal;
 #[cfg(test)]
@@ -61,7 +61,7 @@ pub struct FileEntry {
 /// What `manifest.json` says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Manifest {
+pub struct ModelManifest {
     /// The version of this format.
     pub format: u64,
     /// The files beside it.
@@ -75,7 +75,7 @@ pub struct Manifest {
     /// Names of the variables that are statistics; the others are parameters.
     pub statistics: Vec<String>,
     /// When it was published.
-    pub created_ms: Millis,
+    pub created_ms: UnixMillis,
     /// The job that published it; empty where none did.
     pub source_job: String,
     /// What the job had measured when it published: the latest value of each of its series.
@@ -85,7 +85,7 @@ pub struct Manifest {
 
 /// What is published.
 #[derive(Clone, Debug)]
-pub struct Publication<'a> {
+pub struct ModelPublication<'a> {
     /// The model's name.
     pub model: &'a str,
     /// The plugin's component.
@@ -97,7 +97,7 @@ pub struct Publication<'a> {
     /// The job's identifier; empty where none did it.
     pub source_job: &'a str,
     /// The time now.
-    pub created_ms: Millis,
+    pub created_ms: UnixMillis,
     /// What the job measured: the latest value of each series. Values that JSON has no number for are left out, and series
     /// past [`VERSION_METRICS_MAX`].
     pub metrics: BTreeMap<String, f64>,
@@ -105,7 +105,7 @@ pub struct Publication<'a> {
 
 /// A published version.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Published {
+pub struct PublishedVersion {
     /// Its number.
     pub version: u64,
     /// Whether it was made now; otherwise the same was published before.
@@ -116,7 +116,7 @@ pub struct Published {
 
 /// A version's directory, as a glance shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct ScannedVersion {
     /// The model.
     pub name: String,
     /// The version.
@@ -124,12 +124,12 @@ pub struct Found {
     /// Its directory.
     pub dir: PathBuf,
     /// Whether it is all there.
-    pub state: FoundState,
+    pub state: VersionCompleteness,
 }
 
 /// Whether a version is all there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FoundState {
+pub enum VersionCompleteness {
     /// Every file has its size. Digests are for [`verify`] to check.
     Complete,
     /// Something is missing; the reason says what.
@@ -142,19 +142,19 @@ pub struct VersionFiles {
     /// Its directory.
     pub dir: PathBuf,
     /// Its manifest.
-    pub manifest: Manifest,
+    pub manifest: ModelManifest,
 }
 
 /// The models under one directory.
 #[derive(Clone, Debug)]
-pub struct Models {
-    versions: Versions,
+pub struct ModelRegistry {
+    versions: VersionDirectories,
 }
 
-impl Models {
-    /// The models under `dir`.
-    pub fn new(dir: impl Into<PathBuf>) -> Models {
-        Models { versions: Versions::new(dir) }
+impl ModelRegistry {
+    /// The models under `version_dir`.
+    pub fn new(dir: impl Into<PathBuf>) -> ModelRegistry {
+        ModelRegistry { versions: VersionDirectories::new(dir) }
     }
 
     /// Makes a version, unless the same job published the same plugin, weights and config before.
@@ -162,7 +162,7 @@ impl Models {
     ///
     /// # Errors
     /// `BadName`; `Weights` where a name or shape cannot be stored; `Store`.
-    pub fn publish(&self, it: &Publication<'_>) -> Result<Published, ModelError> {
+    pub fn publish(&self, it: &ModelPublication<'_>) -> Result<PublishedVersion, ModelError> {
         if !versions::is_name(it.model) {
             return Err(ModelError::BadName { name: it.model.to_owned() });
         }
@@ -176,7 +176,7 @@ impl Models {
             sha256: Digest::of(bytes),
         };
         let finite = it.metrics.iter().filter(|(_, value)| value.is_finite());
-        let manifest = Manifest {
+        let manifest = ModelManifest {
             format: FORMAT,
             files: vec![file(PLUGIN_FILE, it.plugin), file(WEIGHTS_FILE, &weights)],
             plugin: Digest::of(it.plugin),
@@ -190,7 +190,7 @@ impl Models {
         let text =
             serde_json::to_vec_pretty(&manifest).map_err(|error| ModelError::Weights { reason: error.to_string() })?;
         let same = |versions: &[u64]| {
-            let find = |version: &&u64| self.is_same(it.model, **version, &manifest);
+            let find = |version: &&u64| self.is_same_publication(it.model, **version, &manifest);
             Ok::<_, ModelError>(versions.iter().rev().find(find).copied())
         };
         let fill = |dir: &Path| {
@@ -203,13 +203,13 @@ impl Models {
         };
         let placed = self.versions.publish(it.model, same, fill)?;
         let dir = self.versions.directory(it.model, placed.version);
-        Ok(Published { version: placed.version, is_new: placed.is_new, dir })
+        Ok(PublishedVersion { version: placed.version, is_new: placed.is_new, dir })
     }
 
     /// Whether a version is this publication, and whole.
-    fn is_same(&self, model: &str, version: u64, wanted: &Manifest) -> bool {
+    fn is_same_publication(&self, model: &str, version: u64, wanted: &ModelManifest) -> bool {
         let dir = self.versions.directory(model, version);
-        let key = |it: &Manifest| (it.source_job.clone(), it.plugin, it.weights, it.config.clone());
+        let key = |it: &ModelManifest| (it.source_job.clone(), it.plugin, it.weights, it.config.clone());
         read_manifest(&dir).is_ok_and(|found| key(&found) == key(wanted)) && verify(&dir).is_ok()
     }
 
@@ -217,16 +217,16 @@ impl Models {
     ///
     /// # Errors
     /// `Store` where a directory cannot be listed.
-    pub fn scan(&self) -> Result<Vec<Found>, ModelError> {
+    pub fn scan(&self) -> Result<Vec<ScannedVersion>, ModelError> {
         let mut found = Vec::new();
         for name in self.versions.names()? {
             for version in self.versions.versions(&name)? {
                 let dir = self.versions.directory(&name, version);
-                let state = match glance(&dir) {
-                    Ok(_) => FoundState::Complete,
-                    Err(error) => FoundState::Incomplete(error.to_string()),
+                let state = match check_sizes(&dir) {
+                    Ok(_) => VersionCompleteness::Complete,
+                    Err(error) => VersionCompleteness::Incomplete(error.to_string()),
                 };
-                found.push(Found { name: name.clone(), version, dir, state });
+                found.push(ScannedVersion { name: name.clone(), version, dir, state });
             }
         }
         Ok(found)
@@ -239,10 +239,10 @@ impl Models {
     /// `BadName`; `NotFound` where there is none; `Incomplete`; `Store`.
     pub fn open(&self, model: &str, version: Option<u64>) -> Result<(VersionFiles, Vec<SavedVariable>), ModelError> {
         if let Some(version) = version {
-            return load(&self.dir(model, version)?);
+            return load(&self.version_dir(model, version)?);
         }
         // Named by its directory where there is none, as a version is.
-        let mut result = Err(ModelError::NotFound { dir: self.dir(model, 1)? });
+        let mut result = Err(ModelError::NotFound { dir: self.version_dir(model, 1)? });
         for version in self.versions.versions(model)?.into_iter().rev() {
             result = load(&self.versions.directory(model, version));
             if result.is_ok() {
@@ -256,8 +256,8 @@ impl Models {
     ///
     /// # Errors
     /// `BadName`; `NotFound`; `Incomplete` where it cannot be read; `Store`.
-    pub fn manifest(&self, model: &str, version: u64) -> Result<Manifest, ModelError> {
-        read_manifest(&self.dir(model, version)?)
+    pub fn manifest(&self, model: &str, version: u64) -> Result<ModelManifest, ModelError> {
+        read_manifest(&self.version_dir(model, version)?)
     }
 
     /// Every model that has a directory, sorted.
@@ -272,7 +272,7 @@ impl Models {
     ///
     /// # Errors
     /// `BadName`; `Store` where it is there and cannot be read, or has more than [`NOTE_BYTES_MAX`] bytes.
-    pub fn note(&self, model: &str, file: &str) -> Result<Option<Vec<u8>>, ModelError> {
+    pub fn read_note(&self, model: &str, file: &str) -> Result<Option<Vec<u8>>, ModelError> {
         let path = self.note_path(model, file)?;
         match regular_file::read(&path, NOTE_BYTES_MAX) {
             Ok(bytes) => Ok(Some(bytes)),
@@ -288,7 +288,7 @@ impl Models {
     pub fn write_note(&self, model: &str, file: &str, bytes: &[u8]) -> Result<(), ModelError> {
         let path = self.note_path(model, file)?;
         let directory = path.parent().unwrap_or(Path::new("."));
-        self.versions.make(directory)?;
+        self.versions.create_directory(directory)?;
         durable::replace_shared(&path, bytes).map_err(StoreError::io(&path))?;
         Ok(())
     }
@@ -307,7 +307,7 @@ impl Models {
     ///
     /// # Errors
     /// `BadName`.
-    pub fn dir(&self, model: &str, version: u64) -> Result<PathBuf, ModelError> {
+    pub fn version_dir(&self, model: &str, version: u64) -> Result<PathBuf, ModelError> {
         if !versions::is_name(model) {
             return Err(ModelError::BadName { name: model.to_owned() });
         }
@@ -315,12 +315,12 @@ impl Models {
     }
 }
 
-/// The versions of all models under a directory; see [`Models::scan`].
+/// The versions of all models under a directory; see [`ModelRegistry::scan`].
 ///
 /// # Errors
 /// As there.
-pub fn scan(models_dir: &Path) -> Result<Vec<Found>, ModelError> {
-    Models::new(models_dir).scan()
+pub fn scan(models_dir: &Path) -> Result<Vec<ScannedVersion>, ModelError> {
+    ModelRegistry::new(models_dir).scan()
 }
 
 /// Checks a version's directory: manifest, sizes, digests, and the header of the weights.
@@ -336,12 +336,12 @@ pub fn verify(dir: &Path) -> Result<VersionFiles, ModelError> {
 /// # Errors
 /// As there.
 pub fn load(dir: &Path) -> Result<(VersionFiles, Vec<SavedVariable>), ModelError> {
-    let manifest = glance(dir)?;
+    let manifest = check_sizes(dir)?;
     for file in manifest.files.iter().filter(|file| file.name != WEIGHTS_FILE) {
         let path = dir.join(&file.name);
         let (found, _) = Digest::of_file(&path).map_err(StoreError::io(&path))?;
         if found != file.sha256 {
-            let problem = Problem::WrongDigest { expected: file.sha256, found };
+            let problem = FileProblem::WrongDigest { expected: file.sha256, found };
             return Err(ModelError::Incomplete { file: path, problem });
         }
     }
@@ -354,22 +354,22 @@ pub fn load(dir: &Path) -> Result<(VersionFiles, Vec<SavedVariable>), ModelError
 ///
 /// # Errors
 /// `Weights` where two have one name, or one that the format keeps for itself.
-pub fn weights_file(variables: &[SavedVariable]) -> Result<Vec<u8>, ModelError> {
+pub fn encode_weights(variables: &[SavedVariable]) -> Result<Vec<u8>, ModelError> {
     let mut sorted: Vec<&SavedVariable> = variables.iter().collect();
     sorted.sort_by(|a, b| a.name.cmp(&b.name));
     weights::encode(&sorted)
 }
 
-/// The manifest of a version in `dir`, of which nothing else is looked at.
-pub(crate) fn manifest_of(dir: &Path) -> Result<Manifest, ModelError> {
+/// The manifest of a version in `version_dir`, of which nothing else is looked at.
+pub(crate) fn read_manifest_in(dir: &Path) -> Result<ModelManifest, ModelError> {
     read_manifest(dir)
 }
 
-/// The digest of the plugin of a version in `dir`. Only the manifest is read.
+/// The digest of the plugin of a version in `version_dir`. Only the manifest is read.
 ///
 /// # Errors
 /// `Incomplete` where it cannot be; `Store`.
-pub fn plugin_of(dir: &Path) -> Result<Digest, ModelError> {
+pub fn plugin_digest(dir: &Path) -> Result<Digest, ModelError> {
     Ok(read_manifest(dir)?.plugin)
 }
 
@@ -406,7 +406,8 @@ impl VersionFiles {
     /// `Incomplete` where the file is damaged or no safetensors file; `Store`.
     pub fn load_weights(&self) -> Result<Vec<SavedVariable>, ModelError> {
         let bytes = Bytes::from(self.read(WEIGHTS_FILE)?);
-        let refuse = |reason| ModelError::Incomplete { file: self.weights(), problem: Problem::Unreadable { reason } };
+        let refuse =
+            |reason| ModelError::Incomplete { file: self.weights(), problem: FileProblem::Unreadable { reason } };
         let variables = weights::decode(&bytes, &self.manifest.statistics).map_err(refuse)?;
         let found = digest_of_variables(&variables);
         if found == self.manifest.weights {
@@ -420,13 +421,13 @@ impl VersionFiles {
         let path = self.dir.join(name);
         let bytes = regular_file::read(&path, u64::MAX).map_err(StoreError::io(&path))?;
         let problem = match self.manifest.files.iter().find(|file| file.name == name) {
-            None => Problem::Missing,
+            None => FileProblem::Missing,
             Some(file) => {
                 let found = Digest::of(&bytes);
                 if found == file.sha256 {
                     return Ok(bytes);
                 }
-                Problem::WrongDigest { expected: file.sha256, found }
+                FileProblem::WrongDigest { expected: file.sha256, found }
             }
         };
         Err(ModelError::Incomplete { file: path, problem })
@@ -434,15 +435,15 @@ impl VersionFiles {
 }
 
 /// A version's manifest, if the files beside it have the sizes that it says.
-fn glance(dir: &Path) -> Result<Manifest, ModelError> {
+fn check_sizes(dir: &Path) -> Result<ModelManifest, ModelError> {
     let manifest = read_manifest(dir)?;
     for file in &manifest.files {
         let path = dir.join(&file.name);
         let problem = match fs::metadata(&path) {
             Ok(meta) if meta.is_file() && meta.len() == file.bytes => continue,
-            Ok(meta) if !meta.is_file() => Problem::Unreadable { reason: "it is not a regular file".to_owned() },
-            Ok(meta) => Problem::WrongSize { expected: file.bytes, found: meta.len() },
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Problem::Missing,
+            Ok(meta) if !meta.is_file() => FileProblem::Unreadable { reason: "it is not a regular file".to_owned() },
+            Ok(meta) => FileProblem::WrongSize { expected: file.bytes, found: meta.len() },
+            Err(error) if error.kind() == io::ErrorKind::NotFound => FileProblem::Missing,
             Err(error) => return Err(StoreError::io(&path)(error).into()),
         };
         return Err(ModelError::Incomplete { file: path, problem });
@@ -450,17 +451,17 @@ fn glance(dir: &Path) -> Result<Manifest, ModelError> {
     Ok(manifest)
 }
 
-fn read_manifest(dir: &Path) -> Result<Manifest, ModelError> {
+fn read_manifest(dir: &Path) -> Result<ModelManifest, ModelError> {
     if !dir.is_dir() {
         return Err(ModelError::NotFound { dir: dir.to_owned() });
     }
     let file = dir.join(MANIFEST_FILE);
     let incomplete = |problem| ModelError::Incomplete { file: file.clone(), problem };
-    let unreadable = |reason: String| incomplete(Problem::Unreadable { reason });
+    let unreadable = |reason: String| incomplete(FileProblem::Unreadable { reason });
     let size = match fs::metadata(&file) {
         Ok(meta) => meta.len(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Err(incomplete(Problem::Missing));
+            return Err(incomplete(FileProblem::Missing));
         }
         Err(error) => return Err(StoreError::io(&file)(error).into()),
     };
@@ -468,10 +469,10 @@ fn read_manifest(dir: &Path) -> Result<Manifest, ModelError> {
         return Err(unreadable(format!("it has {size} bytes")));
     }
     let text = regular_file::read(&file, MANIFEST_BYTES_MAX).map_err(StoreError::io(&file))?;
-    let manifest: Manifest = serde_json::from_slice(&text).map_err(|error| unreadable(error.to_string()))?;
+    let manifest: ModelManifest = serde_json::from_slice(&text).map_err(|error| unreadable(error.to_string()))?;
     if manifest.format != FORMAT {
         let found = manifest.format;
-        return Err(incomplete(Problem::OtherFormat { found, expected: FORMAT }));
+        return Err(incomplete(FileProblem::OtherFormat { found, expected: FORMAT }));
     }
     let mut names: Vec<&str> = manifest.files.iter().map(|file| file.name.as_str()).collect();
     names.sort_unstable();

@@ -12,13 +12,13 @@ use futures::TryStreamExt;
 use object_store::path::Path;
 use object_store::{Error, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload};
 
-use crate::clock::Millis;
+use crate::clock::UnixMillis;
 use crate::digest::Digest;
 use crate::error::StoreError;
 
 pub(crate) mod files;
 
-use files::{Files, Pin};
+use files::{LocalObjectStore, ObjectPin};
 
 /// An object as a listing shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,12 +28,12 @@ pub struct ObjectInfo {
     /// Its size in bytes.
     pub size: u64,
     /// When it was written, by the store's clock.
-    pub written_ms: Millis,
+    pub written_ms: UnixMillis,
 }
 
 /// What a create-only put found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Put {
+pub enum PutOutcome {
     /// The name was free; the object is there now.
     Created,
     /// The name was taken; nothing was changed.
@@ -42,36 +42,36 @@ pub enum Put {
 
 /// An object store. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Objects {
+pub struct ObjectStorage {
     store: Arc<dyn ObjectStore>,
     /// The same, if it is files of this machine.
-    files: Option<Files>,
+    files: Option<LocalObjectStore>,
 }
 
-impl Objects {
+impl ObjectStorage {
     /// The store of local files under `root`, which must exist.
     ///
     /// # Errors
     /// `Io` where `root` is no directory.
-    pub fn local(root: &FsPath) -> Result<Objects, StoreError> {
-        let files = Files::new(root).map_err(StoreError::io(root))?;
-        Ok(Objects { store: Arc::new(files.clone()), files: Some(files) })
+    pub fn local(root: &FsPath) -> Result<ObjectStorage, StoreError> {
+        let files = LocalObjectStore::new(root).map_err(StoreError::io(root))?;
+        Ok(ObjectStorage { store: Arc::new(files.clone()), files: Some(files) })
     }
 
     /// A store of another kind: memory, a cloud's, or one that fails when a test wants it to.
-    pub fn over(store: Arc<dyn ObjectStore>) -> Objects {
-        Objects { store, files: None }
+    pub fn from_store(store: Arc<dyn ObjectStore>) -> ObjectStorage {
+        ObjectStorage { store, files: None }
     }
 
     /// Writes an object unless its name is taken. Durable when it returns.
     ///
     /// # Errors
     /// `Object`. The object may or may not be there then.
-    pub async fn create(&self, name: &str, payload: PutPayload) -> Result<Put, StoreError> {
+    pub async fn create(&self, name: &str, payload: PutPayload) -> Result<PutOutcome, StoreError> {
         let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
         match self.store.put_opts(&self.path(name)?, payload, options).await {
-            Ok(_) => Ok(Put::Created),
-            Err(Error::AlreadyExists { .. }) => Ok(Put::Taken),
+            Ok(_) => Ok(PutOutcome::Created),
+            Err(Error::AlreadyExists { .. }) => Ok(PutOutcome::Taken),
             Err(error) => Err(StoreError::object(name)(error)),
         }
     }
@@ -84,7 +84,7 @@ impl Objects {
     /// # Errors
     /// `Object`, `Io`.
     pub async fn ensure(&self, name: &str, digest: &Digest, payload: PutPayload) -> Result<(), StoreError> {
-        if self.create(name, payload.clone()).await? == Put::Created {
+        if self.create(name, payload.clone()).await? == PutOutcome::Created {
             return Ok(());
         }
         match self.get_verified(name, digest).await {
@@ -167,7 +167,7 @@ impl Objects {
     /// # Errors
     /// `Object`.
     pub async fn list(&self, prefix: &str) -> Result<Vec<ObjectInfo>, StoreError> {
-        let listing = self.store.list(Some(&self.path(prefix)?)).map_ok(info);
+        let listing = self.store.list(Some(&self.path(prefix)?)).map_ok(object_info);
         let mut found: Vec<_> = listing.try_collect().await.map_err(StoreError::object(prefix))?;
         found.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(found)
@@ -180,7 +180,7 @@ impl Objects {
     pub async fn list_flat(&self, prefix: &str) -> Result<Vec<ObjectInfo>, StoreError> {
         let listing = self.store.list_with_delimiter(Some(&self.path(prefix)?)).await;
         let objects = listing.map_err(StoreError::object(prefix))?.objects;
-        let mut found: Vec<_> = objects.into_iter().map(info).collect();
+        let mut found: Vec<_> = objects.into_iter().map(object_info).collect();
         found.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(found)
     }
@@ -220,8 +220,8 @@ impl Objects {
     }
 
     /// Keeps an object from [`delete_unless_pinned`](Self::delete_unless_pinned), in every process of this machine.
-    pub(crate) fn pin(&self, name: &str) -> Result<Pin, StoreError> {
-        let Some(files) = &self.files else { return Ok(Pin::none()) };
+    pub(crate) fn pin(&self, name: &str) -> Result<ObjectPin, StoreError> {
+        let Some(files) = &self.files else { return Ok(ObjectPin::none()) };
         files.pin(name).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => StoreError::NotFound { name: name.to_owned() },
             _ => StoreError::io(name)(error),
@@ -250,7 +250,7 @@ impl Objects {
     }
 }
 
-fn info(meta: ObjectMeta) -> ObjectInfo {
+fn object_info(meta: ObjectMeta) -> ObjectInfo {
     ObjectInfo {
         name: meta.location.to_string(),
         size: meta.size,
@@ -267,17 +267,17 @@ fn blob_name(digest: &Digest) -> String {
 mod tests {
     use super::*;
 
-    fn local() -> (tempfile::TempDir, Objects) {
+    fn local_storage() -> (tempfile::TempDir, ObjectStorage) {
         let directory = tempfile::tempdir().unwrap();
-        let objects = Objects::local(directory.path()).unwrap();
+        let objects = ObjectStorage::local(directory.path()).unwrap();
         (directory, objects)
     }
 
     #[tokio::test]
-    async fn create_keeps_the_first() {
-        let (_directory, objects) = local();
-        assert_eq!(objects.create("a/b", "one".into()).await.unwrap(), Put::Created);
-        assert_eq!(objects.create("a/b", "two".into()).await.unwrap(), Put::Taken);
+    async fn create_keeps_an_existing_object() {
+        let (_directory, objects) = local_storage();
+        assert_eq!(objects.create("a/b", "one".into()).await.unwrap(), PutOutcome::Created);
+        assert_eq!(objects.create("a/b", "two".into()).await.unwrap(), PutOutcome::Taken);
         assert_eq!(objects.get("a/b").await.unwrap(), "one");
         assert_eq!(objects.size("a/b").await.unwrap(), Some(3));
         let names: Vec<_> = objects.list("a").await.unwrap().into_iter().map(|o| o.name).collect();
@@ -289,8 +289,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_damaged_blob_is_refused_and_healed_by_its_content() {
-        let (directory, objects) = local();
+    async fn a_damaged_blob_is_refused_and_repaired_by_storing_it_again() {
+        let (directory, objects) = local_storage();
         let digest = objects.put_blob(Bytes::from_static(b"content")).await.unwrap();
         let path = directory.path().join(blob_name(&digest));
         std::fs::write(&path, "contend").unwrap();
@@ -301,8 +301,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn names_cannot_leave_the_store() {
-        let (_directory, objects) = local();
+    async fn object_names_cannot_escape_the_store() {
+        let (_directory, objects) = local_storage();
         for name in ["../x", "a/../x", "a//b", "a/./b"] {
             let put = objects.create(name, "x".into()).await;
             assert!(matches!(put, Err(StoreError::BadName { .. })), "{name}: {put:?}");

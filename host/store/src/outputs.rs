@@ -10,16 +10,16 @@ use saggar_tensor::limits::NAME_BYTES_MAX;
 
 use crate::durable;
 use crate::error::StoreError;
-use crate::home::Home;
 use crate::limits::OUTPUTS_LISTED_MAX;
 use crate::regular_file;
+use crate::state_dir::StateDir;
 
 /// The folder of outputs in a job's directory.
-pub(crate) const OUTPUT: &str = "output";
+pub(crate) const OUTPUT_FOLDER: &str = "output";
 
 /// The folder of what a job wrote; `job_dir` is the job's directory.
-pub(crate) fn directory(job_dir: &Path) -> PathBuf {
-    job_dir.join(OUTPUT)
+pub(crate) fn output_directory(job_dir: &Path) -> PathBuf {
+    job_dir.join(OUTPUT_FOLDER)
 }
 
 /// A file that a job wrote.
@@ -41,14 +41,14 @@ pub fn is_output_path(path: &str) -> bool {
     path.len() <= NAME_BYTES_MAX && path.split('/').all(is_name)
 }
 
-impl Home {
+impl StateDir {
     /// Keeps a file that a job wrote, in the place of one that has that path, durably. `path` is one that
     /// [`is_output_path`] takes.
     ///
     /// # Errors
     /// `Io` where it cannot be written.
     pub fn write_output(&self, job: &str, path: &str, data: &[u8]) -> Result<(), StoreError> {
-        let path = self.job(job).join(OUTPUT).join(path);
+        let path = self.job(job).join(OUTPUT_FOLDER).join(path);
         let directory = path.parent().unwrap_or(&path);
         durable::create_directories_below(self.root(), directory).map_err(StoreError::io(directory))?;
         durable::replace(&path, data).map_err(StoreError::io(&path))
@@ -62,7 +62,7 @@ impl Home {
 /// Whatever the file system says.
 pub fn list(job_dir: &Path) -> io::Result<Vec<OutputFile>> {
     let mut found = Vec::new();
-    let mut left = vec![(directory(job_dir), String::new())];
+    let mut left = vec![(output_directory(job_dir), String::new())];
     while let Some((directory, prefix)) = left.pop() {
         let entries = match fs::read_dir(&directory) {
             Ok(entries) => entries,
@@ -98,7 +98,7 @@ pub fn open(job_dir: &Path, path: &str) -> io::Result<Option<(File, u64)>> {
     if !is_output_path(path) {
         return Ok(None);
     }
-    let path = directory(job_dir).join(path);
+    let path = output_directory(job_dir).join(path);
     // A component of the path that is a file, and not a folder, is another way of not being there.
     let absent = |error: &io::Error| matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
     let look = fs::symlink_metadata(&path);
@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn an_output_replaces_the_one_before() {
         let directory = tempfile::tempdir().unwrap();
-        let home = Home::open(directory.path()).unwrap();
+        let home = StateDir::open(directory.path()).unwrap();
         home.write_output("j", "a/b.txt", b"one").unwrap();
         home.write_output("j", "a/b.txt", b"two").unwrap();
         assert_eq!(fs::read(home.job("j").join("output/a/b.txt")).unwrap(), b"two");
@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn outputs_are_listed_and_read() {
         let directory = tempfile::tempdir().unwrap();
-        let home = Home::open(directory.path()).unwrap();
+        let home = StateDir::open(directory.path()).unwrap();
         let job = home.job("j");
         assert_eq!(list(&job).unwrap(), []);
         home.write_output("j", "b.txt", b"one").unwrap();

@@ -16,16 +16,16 @@ use crate::durable::{self, disk};
 use crate::error::StoreError;
 use crate::limits::{KEY_PROJECTS_MAX, PROJECTS_BYTES_MAX};
 use crate::models;
-use crate::rights::{Claim, Refused};
-use crate::versions::{Versions, is_name};
+use crate::rights::{AccessDenied, VersionClaim};
+use crate::versions::{VersionDirectories, is_name};
 
 /// The directory of the files, beside the names.
 const FOLDER: &str = ".projects";
 
 /// The projects of the models, or the datasets, under one directory. Clones are of the same.
 #[derive(Clone, Debug)]
-pub struct Projects {
-    versions: Versions,
+pub struct ProjectAssignments {
+    versions: VersionDirectories,
     root: PathBuf,
     are_models: bool,
 }
@@ -54,7 +54,7 @@ pub enum ProjectsError {
     },
     /// It may not be done.
     #[error(transparent)]
-    Refused(#[from] Refused),
+    Refused(#[from] AccessDenied),
     /// The file system said no.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -64,7 +64,7 @@ pub enum ProjectsError {
 ///
 /// # Errors
 /// `BadName`; `TooMany`.
-pub fn checked(mut projects: Vec<String>) -> Result<Vec<String>, ProjectsError> {
+pub fn validate_project_names(mut projects: Vec<String>) -> Result<Vec<String>, ProjectsError> {
     if let Some(name) = projects.iter().find(|name| !is_name(name)) {
         return Err(ProjectsError::BadName { name: name.chars().take(80).collect() });
     }
@@ -76,24 +76,24 @@ pub fn checked(mut projects: Vec<String>) -> Result<Vec<String>, ProjectsError> 
     }
 }
 
-impl Projects {
+impl ProjectAssignments {
     /// Those of the models under `root`.
-    pub fn of_models(root: impl Into<PathBuf>) -> Projects {
+    pub fn of_models(root: impl Into<PathBuf>) -> ProjectAssignments {
         let root = root.into();
-        Projects { versions: Versions::new(&root), root, are_models: true }
+        ProjectAssignments { versions: VersionDirectories::new(&root), root, are_models: true }
     }
 
     /// Those of the datasets under `root`.
-    pub fn of_datasets(root: impl Into<PathBuf>) -> Projects {
+    pub fn of_datasets(root: impl Into<PathBuf>) -> ProjectAssignments {
         let root = root.into();
-        Projects { versions: Versions::new(&root), root, are_models: false }
+        ProjectAssignments { versions: VersionDirectories::new(&root), root, are_models: false }
     }
 
     /// The projects that were recorded for a thing, or `None` where it belongs to no project.
     ///
     /// # Errors
     /// `Store`, also where the file is damaged.
-    pub fn recorded(&self, name: &str) -> Result<Option<Vec<String>>, ProjectsError> {
+    pub fn recorded_projects(&self, name: &str) -> Result<Option<Vec<String>>, ProjectsError> {
         if !is_name(name) {
             return Ok(None);
         }
@@ -115,15 +115,16 @@ impl Projects {
     /// that published its newest version.
     ///
     /// # Errors
-    /// As [`Projects::recorded`].
+    /// As [`ProjectAssignments::recorded_projects`].
     pub fn owners(&self, name: &str) -> Result<Option<Vec<String>>, ProjectsError> {
-        let recorded = self.recorded(name)?;
+        let recorded = self.recorded_projects(name)?;
         if recorded.is_some() || !self.are_models || !is_name(name) {
             return Ok(recorded);
         }
         let newest = self.versions.versions(name)?.last().copied();
-        let manifest = newest.and_then(|version| models::manifest_of(&self.versions.directory(name, version)).ok());
-        Ok(manifest.and_then(|manifest| project_of(&manifest.source_job)).map(|project| vec![project]))
+        let manifest =
+            newest.and_then(|version| models::read_manifest_in(&self.versions.directory(name, version)).ok());
+        Ok(manifest.and_then(|manifest| project_of_job(&manifest.source_job)).map(|project| vec![project]))
     }
 
     /// Has a thing belong to these projects; to none, where there are none.
@@ -131,38 +132,38 @@ impl Projects {
     /// # Errors
     /// `BadName`; `TooMany`; `NotFound`; `Store`.
     pub fn set(&self, name: &str, projects: Vec<String>) -> Result<(), ProjectsError> {
-        let projects = checked(projects)?;
+        let projects = validate_project_names(projects)?;
         if !is_name(name) || self.versions.versions(name)?.is_empty() {
             return Err(ProjectsError::NotFound { name: name.chars().take(80).collect() });
         }
-        self.versions.locked(name, || self.write(name, &projects))
+        self.versions.with_name_lock(name, || self.write(name, &projects))
     }
 
     /// Asks whether a version of a thing may be made, and has a new thing belong to whoever makes it. Two that make a thing
     /// of one name at once are asked one after the other.
     ///
     /// # Errors
-    /// `Refused`; `Store`.
-    pub fn claim(&self, name: &str, claim: &Claim<'_>) -> Result<(), ProjectsError> {
+    /// `AccessDenied`; `Store`.
+    pub fn claim(&self, name: &str, claim: &VersionClaim<'_>) -> Result<(), ProjectsError> {
         // Whoever makes the version refuses what is no name. Without a key there is nothing to ask and to record.
         if !is_name(name) || claim.rights.key().is_none() {
             return Ok(());
         }
-        self.versions.locked(name, || match self.decide(name, claim)? {
+        self.versions.with_name_lock(name, || match self.evaluate_claim(name, claim)? {
             Some(projects) => self.write(name, &projects),
             None => Ok(()),
         })
     }
 
-    /// Asks as [`Projects::claim`] does, and records nothing.
+    /// Asks as [`ProjectAssignments::claim`] does, and records nothing.
     ///
     /// # Errors
     /// As there.
-    pub fn ask(&self, name: &str, claim: &Claim<'_>) -> Result<(), ProjectsError> {
-        if is_name(name) { self.decide(name, claim).map(drop) } else { Ok(()) }
+    pub fn check_claim(&self, name: &str, claim: &VersionClaim<'_>) -> Result<(), ProjectsError> {
+        if is_name(name) { self.evaluate_claim(name, claim).map(drop) } else { Ok(()) }
     }
 
-    fn decide(&self, name: &str, claim: &Claim<'_>) -> Result<Option<Vec<String>>, ProjectsError> {
+    fn evaluate_claim(&self, name: &str, claim: &VersionClaim<'_>) -> Result<Option<Vec<String>>, ProjectsError> {
         let owners = self.owners(name)?;
         let is_new = owners.is_none() && self.versions.versions(name)?.is_empty();
         Ok(claim.admit(name, is_new, owners.as_deref())?)
@@ -175,7 +176,7 @@ impl Projects {
             false => Ok(()),
         };
         if is_name(name)
-            && let Err(error) = self.versions.locked(name, release)
+            && let Err(error) = self.versions.with_name_lock(name, release)
         {
             tracing::warn!(name, %error, "the name stays with its projects");
         }
@@ -190,7 +191,7 @@ impl Projects {
         if projects.is_empty() {
             return Ok(forget(&self.root, name)?);
         }
-        self.versions.make(&self.root.join(FOLDER))?;
+        self.versions.create_directory(&self.root.join(FOLDER))?;
         let text = serde_json::to_vec(projects).expect("names are JSON");
         Ok(durable::replace(&path, &text).map_err(StoreError::io(&path))?)
     }
@@ -206,7 +207,7 @@ pub(crate) fn forget(root: &Path, name: &str) -> Result<(), StoreError> {
 }
 
 /// The project of a job of this name: `digits` of `digits-7`.
-fn project_of(job: &str) -> Option<String> {
+fn project_of_job(job: &str) -> Option<String> {
     let (project, number) = job.rsplit_once('-')?;
     let digits = number.bytes().all(|byte| byte.is_ascii_digit());
     // An import's source ends in twelve hexadecimal digits, which may all be decimal.
@@ -217,13 +218,13 @@ fn project_of(job: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::models::{Models, Publication};
-    use crate::rights::tests::rights;
-    use crate::rights::{Effect, Rights};
-    use crate::{Datasets, Scope};
+    use crate::models::{ModelPublication, ModelRegistry};
+    use crate::rights::tests::key_rights;
+    use crate::rights::{AccessAction, AccessRights};
+    use crate::{DatasetStore, KeyScope};
 
     fn publish(root: &Path, model: &str, source_job: &str) {
-        let it = Publication {
+        let it = ModelPublication {
             model,
             plugin: b"wasm",
             variables: &[],
@@ -232,45 +233,46 @@ mod tests {
             created_ms: 1,
             metrics: Default::default(),
         };
-        Models::new(root).publish(&it).unwrap();
+        ModelRegistry::new(root).publish(&it).unwrap();
     }
 
     #[test]
     fn a_new_name_belongs_to_whoever_claims_it_first() {
         let directory = tempfile::tempdir().unwrap();
-        let projects = Projects::of_datasets(directory.path());
-        let (digits, faces) = (rights(&[Scope::JobsWrite], &["digits"]), rights(&[Scope::JobsWrite], &["faces"]));
-        let nobody = Rights::default();
-        let claim = |rights| Claim { effect: Effect::PushDataset, rights, project: None };
+        let projects = ProjectAssignments::of_datasets(directory.path());
+        let (digits, faces) =
+            (key_rights(&[KeyScope::JobsWrite], &["digits"]), key_rights(&[KeyScope::JobsWrite], &["faces"]));
+        let nobody = AccessRights::default();
+        let claim = |rights| VersionClaim { effect: AccessAction::PushDataset, rights, project: None };
         projects.claim("mnist", &claim(&digits)).unwrap();
-        assert_eq!(projects.recorded("mnist").unwrap(), Some(vec!["digits".to_owned()]));
+        assert_eq!(projects.recorded_projects("mnist").unwrap(), Some(vec!["digits".to_owned()]));
         let refused = projects.claim("mnist", &claim(&faces)).unwrap_err().to_string();
         assert!(refused.contains("dataset mnist: it belongs to no project of the key k"), "{refused}");
         projects.claim("mnist", &claim(&digits)).unwrap();
         projects.release("mnist");
         projects.claim("mnist", &claim(&faces)).unwrap();
-        assert_eq!(projects.recorded("mnist").unwrap(), Some(vec!["faces".to_owned()]));
+        assert_eq!(projects.recorded_projects("mnist").unwrap(), Some(vec!["faces".to_owned()]));
         // Nothing is recorded for whoever has no key, and what is no name is nobody's.
         projects.claim("other", &claim(&nobody)).unwrap();
         projects.claim("../x", &claim(&digits)).unwrap();
-        assert_eq!(projects.recorded("other").unwrap(), None);
-        assert!(Datasets::new(directory.path()).list().unwrap().is_empty(), "the folder is no dataset");
+        assert_eq!(projects.recorded_projects("other").unwrap(), None);
+        assert!(DatasetStore::new(directory.path()).list().unwrap().is_empty(), "the folder is no dataset");
     }
 
     #[test]
-    fn a_model_of_before_is_changed_by_the_project_of_its_newest_version() {
+    fn a_model_without_recorded_projects_belongs_to_the_project_of_its_newest_version() {
         let directory = tempfile::tempdir().unwrap();
-        let projects = Projects::of_models(directory.path());
+        let projects = ProjectAssignments::of_models(directory.path());
         for (job, owner) in [("digits-7", Some("digits")), ("onnx-0a1b2c", None), ("", None), ("a-b-12", Some("a-b"))] {
             publish(directory.path(), "net", job);
             let owners = owner.map(|owner| vec![owner.to_owned()]);
             assert_eq!(projects.owners("net").unwrap(), owners, "{job}");
-            assert_eq!(projects.recorded("net").unwrap(), None, "everybody reads it");
+            assert_eq!(projects.recorded_projects("net").unwrap(), None, "everybody reads it");
         }
         projects.set("net", vec!["faces".to_owned(), "faces".to_owned()]).unwrap();
         assert_eq!(projects.owners("net").unwrap(), Some(vec!["faces".to_owned()]));
         projects.set("net", Vec::new()).unwrap();
-        assert_eq!(projects.recorded("net").unwrap(), None);
+        assert_eq!(projects.recorded_projects("net").unwrap(), None);
         assert!(matches!(projects.set("none", Vec::new()), Err(ProjectsError::NotFound { .. })));
         assert!(matches!(projects.set("net", vec!["A b".to_owned()]), Err(ProjectsError::BadName { .. })));
         let many = (0..=KEY_PROJECTS_MAX).map(|at| format!("p{at}")).collect();
@@ -278,10 +280,10 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_file_lets_nobody_through() {
+    fn a_damaged_project_file_denies_every_key() {
         let directory = tempfile::tempdir().unwrap();
         publish(directory.path(), "net", "");
-        let projects = Projects::of_models(directory.path());
+        let projects = ProjectAssignments::of_models(directory.path());
         projects.set("net", vec!["faces".to_owned()]).unwrap();
         std::fs::write(directory.path().join(".projects/net"), "[\"fa").unwrap();
         assert!(projects.owners("net").is_err());

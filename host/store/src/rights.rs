@@ -1,28 +1,28 @@
-//! Who may do what to which things: one table of effects ([`Effect`]), asked by every way to an effect.
+//! Who may do what to which things: one table of effects ([`AccessAction`]), asked by every way to an effect.
 //!
-//! [`Rights`] are those of the key that a request came with. A job carries the rights of the key that submitted it, and a
-//! schedule those of the key that set it; when such a job does something later, [`Rights::now`] takes away what the key has
+//! [`AccessRights`] are those of the key that a request came with. A job carries the rights of the key that submitted it, and a
+//! schedule those of the key that set it; when such a job does something later, [`AccessRights::refresh`] takes away what the key has
 //! lost meanwhile, and all of it where the key was revoked. Without a key, where a server asks for none, everything is
 //! allowed.
 //!
 //! Things belong to projects as `projects` records it. Deliberately elsewhere: which route has which effect (`serve`).
 
-mod effect;
+mod action;
 #[cfg(test)]
 pub(crate) mod tests;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::clock::Millis;
-use crate::keys::{KeyFile, KeyRecord, Scope};
+use crate::clock::UnixMillis;
+use crate::keys::{KeyFile, KeyRecord, KeyScope};
 
-pub use effect::{Effect, Kind};
+pub use action::{AccessAction, ResourceKind};
 
 /// What whoever wants something may do: everything, or what one key may.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Rights(Option<KeyRights>);
+pub struct AccessRights(Option<KeyRights>);
 
 /// What one key may do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,25 +31,25 @@ struct KeyRights {
     /// The key's identifier; empty where only its name is known.
     id: String,
     name: String,
-    scopes: Vec<Scope>,
+    scopes: Vec<KeyScope>,
     /// The projects that it is limited to; `None` is no limit.
     projects: Option<Vec<String>>,
 }
 
 /// Why something may not be done.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum Refused {
+pub enum AccessDenied {
     /// The key lacks the scope.
     #[error("{} {thing}: the key {key} lacks the scope {scope} for {}", effect.kind().name(), effect.name())]
     Scope {
         /// What was wanted.
-        effect: Effect,
+        effect: AccessAction,
         /// The thing's name.
         thing: String,
         /// The key's name.
         key: String,
         /// What it lacks.
-        scope: Scope,
+        scope: KeyScope,
     },
     /// The thing belongs to none of the key's projects.
     #[error(
@@ -59,7 +59,7 @@ pub enum Refused {
     )]
     Project {
         /// What was wanted.
-        effect: Effect,
+        effect: AccessAction,
         /// The thing's name.
         thing: String,
         /// The key's name.
@@ -71,7 +71,7 @@ pub enum Refused {
     #[error("{} {thing}: the key {key} was revoked or has expired, so {} is refused", effect.kind().name(), effect.name())]
     KeyGone {
         /// What was wanted.
-        effect: Effect,
+        effect: AccessAction,
         /// The thing's name.
         thing: String,
         /// The key's name.
@@ -81,7 +81,7 @@ pub enum Refused {
     #[error("{} {thing}: what the key {key} may do cannot be read: {reason}", effect.kind().name())]
     Unknown {
         /// What was wanted.
-        effect: Effect,
+        effect: AccessAction,
         /// The thing's name.
         thing: String,
         /// The key's name.
@@ -91,42 +91,42 @@ pub enum Refused {
     },
 }
 
-impl Refused {
+impl AccessDenied {
     /// What an administrator can do about it, with a command.
     pub fn hint(&self) -> String {
-        let assign = |effect: &Effect, thing: &str, projects: &str| {
+        let assign = |effect: &AccessAction, thing: &str, projects: &str| {
             let project = projects.split(", ").next().unwrap_or("PROJECT");
             match effect.kind() {
-                Kind::Model => format!(
+                ResourceKind::Model => format!(
                     "an administrator gives it to a project: `saggar models projects {thing} --project {project}`"
                 ),
-                Kind::Dataset => format!(
+                ResourceKind::Dataset => format!(
                     "an administrator gives it to a project: `saggar data projects {thing} --project {project}`"
                 ),
-                Kind::Secret => {
+                ResourceKind::Secret => {
                     format!("an administrator gives it to a project: `saggar secret set {thing} --project {project}`")
                 }
                 _ => String::new(),
             }
         };
         match self {
-            Refused::Scope { scope, .. } => format!("make a key with `saggar key create NAME --scope {scope}`"),
-            Refused::Project { effect, thing, projects, .. } => assign(effect, thing, projects),
-            Refused::KeyGone { .. } => "submit the job again with a key that is good".to_owned(),
-            Refused::Unknown { .. } => "`saggar doctor` looks at the state directory".to_owned(),
+            AccessDenied::Scope { scope, .. } => format!("make a key with `saggar key create NAME --scope {scope}`"),
+            AccessDenied::Project { effect, thing, projects, .. } => assign(effect, thing, projects),
+            AccessDenied::KeyGone { .. } => "submit the job again with a key that is good".to_owned(),
+            AccessDenied::Unknown { .. } => "`saggar doctor` looks at the state directory".to_owned(),
         }
     }
 }
 
 /// Whether one of `held` includes `wanted`.
-fn includes(held: &[Scope], wanted: Scope) -> bool {
+fn any_includes(held: &[KeyScope], wanted: KeyScope) -> bool {
     held.iter().any(|held| held.includes(wanted))
 }
 
-impl Rights {
+impl AccessRights {
     /// The rights of a key.
-    pub fn of_key(key: &KeyRecord) -> Rights {
-        Rights(Some(KeyRights {
+    pub fn from_key(key: &KeyRecord) -> AccessRights {
+        AccessRights(Some(KeyRights {
             id: key.id.clone(),
             name: key.name.clone(),
             scopes: key.scopes.clone(),
@@ -134,11 +134,11 @@ impl Rights {
         }))
     }
 
-    /// The rights of the key of this name, which are looked up by [`Rights::now`]; without that, nothing is allowed. For
+    /// The rights of the key of this name, which are looked up by [`AccessRights::refresh`]; without that, nothing is allowed. For
     /// jobs that were recorded before rights were.
-    pub fn of_key_named(name: &str) -> Rights {
+    pub fn from_key_name(name: &str) -> AccessRights {
         let name = name.to_owned();
-        Rights(Some(KeyRights { id: String::new(), name, scopes: Vec::new(), projects: None }))
+        AccessRights(Some(KeyRights { id: String::new(), name, scopes: Vec::new(), projects: None }))
     }
 
     /// The key's name, or `None` without a key.
@@ -157,21 +157,21 @@ impl Rights {
     }
 
     /// Whether things of this project are within the limit.
-    pub fn sees(&self, project: &str) -> bool {
+    pub fn includes_project(&self, project: &str) -> bool {
         self.projects().is_none_or(|projects| projects.iter().any(|seen| seen == project))
     }
 
     /// Whether a key with this scope is meant, or none at all.
-    pub fn has(&self, scope: Scope) -> bool {
-        self.0.as_ref().is_none_or(|key| includes(&key.scopes, scope))
+    pub fn has_scope(&self, scope: KeyScope) -> bool {
+        self.0.as_ref().is_none_or(|key| any_includes(&key.scopes, scope))
     }
 
     /// Whether the project limit lets them do `effect` to a thing of these projects; `None`, or none of them, is a thing that
     /// belongs to no project.
-    pub fn reaches(&self, effect: Effect, projects: Option<&[String]>) -> bool {
+    pub fn allows_projects(&self, effect: AccessAction, projects: Option<&[String]>) -> bool {
         let Some(limit) = self.projects() else { return true };
         match projects {
-            None | Some([]) => effect.is_open_to_all(),
+            None | Some([]) => effect.is_allowed_without_project(),
             Some(projects) => projects.iter().any(|project| limit.contains(project)),
         }
     }
@@ -179,16 +179,16 @@ impl Rights {
     /// Whether `effect` may be done to the thing of this name, which belongs to these projects.
     ///
     /// # Errors
-    /// `Scope`; `Project`.
-    pub fn check(&self, effect: Effect, thing: &str, projects: Option<&[String]>) -> Result<(), Refused> {
+    /// `KeyScope`; `Project`.
+    pub fn check(&self, effect: AccessAction, thing: &str, projects: Option<&[String]>) -> Result<(), AccessDenied> {
         let Some(key) = &self.0 else { return Ok(()) };
-        let (thing, name) = (shortened(thing), key.name.clone());
-        if !self.has(effect.scope()) {
-            return Err(Refused::Scope { effect, thing, key: name, scope: effect.scope() });
+        let (thing, name) = (truncate_name(thing), key.name.clone());
+        if !self.has_scope(effect.scope()) {
+            return Err(AccessDenied::Scope { effect, thing, key: name, scope: effect.scope() });
         }
-        if !self.reaches(effect, projects) {
+        if !self.allows_projects(effect, projects) {
             let projects = key.projects.as_ref().map(|projects| projects.join(", ")).unwrap_or_default();
-            return Err(Refused::Project { effect, thing, key: name, projects });
+            return Err(AccessDenied::Project { effect, thing, key: name, projects });
         }
         Ok(())
     }
@@ -197,10 +197,16 @@ impl Rights {
     ///
     /// # Errors
     /// `KeyGone`; `Unknown` where the file cannot be read. Both name `effect` and `thing`, for which it is asked.
-    pub fn now(&self, keys: &KeyFile, now_ms: Millis, effect: Effect, thing: &str) -> Result<Rights, Refused> {
-        let Some(key) = &self.0 else { return Ok(Rights(None)) };
-        let (thing, name) = (shortened(thing), key.name.clone());
-        let records = keys.read().map_err(|error| Refused::Unknown {
+    pub fn refresh(
+        &self,
+        keys: &KeyFile,
+        now_ms: UnixMillis,
+        effect: AccessAction,
+        thing: &str,
+    ) -> Result<AccessRights, AccessDenied> {
+        let Some(key) = &self.0 else { return Ok(AccessRights(None)) };
+        let (thing, name) = (truncate_name(thing), key.name.clone());
+        let records = keys.read().map_err(|error| AccessDenied::Unknown {
             effect,
             thing: thing.clone(),
             key: name.clone(),
@@ -209,37 +215,38 @@ impl Rights {
         let is_it = |record: &&KeyRecord| {
             if key.id.is_empty() { record.name == key.name } else { record.id == key.id }
         };
-        let record = records.iter().find(is_it).filter(|record| !record.expired(now_ms));
-        let record = record.ok_or(Refused::KeyGone { effect, thing, key: name })?;
+        let record = records.iter().find(is_it).filter(|record| !record.is_expired(now_ms));
+        let record = record.ok_or(AccessDenied::KeyGone { effect, thing, key: name })?;
         if key.id.is_empty() {
-            return Ok(Rights::of_key(record));
+            return Ok(AccessRights::from_key(record));
         }
-        let scopes = Scope::ALL.into_iter();
-        let scopes = scopes.filter(|scope| includes(&key.scopes, *scope) && includes(&record.scopes, *scope)).collect();
+        let scopes = KeyScope::ALL.into_iter();
+        let scopes =
+            scopes.filter(|scope| any_includes(&key.scopes, *scope) && any_includes(&record.scopes, *scope)).collect();
         let projects = match (&key.projects, &record.projects) {
             (Some(before), Some(after)) => Some(before.iter().filter(|it| after.contains(it)).cloned().collect()),
             (limit, None) | (None, limit) => limit.clone(),
         };
-        Ok(Rights(Some(KeyRights { scopes, projects, ..key.clone() })))
+        Ok(AccessRights(Some(KeyRights { scopes, projects, ..key.clone() })))
     }
 }
 
-fn shortened(thing: &str) -> String {
+fn truncate_name(thing: &str) -> String {
     thing.chars().take(80).collect()
 }
 
 /// Who makes versions of a model or a dataset.
 #[derive(Clone, Copy, Debug)]
-pub struct Claim<'a> {
-    /// What is done: [`Effect::PublishModel`] or [`Effect::PushDataset`].
-    pub effect: Effect,
+pub struct VersionClaim<'a> {
+    /// What is done: [`AccessAction::PublishModel`] or [`AccessAction::PushDataset`].
+    pub effect: AccessAction,
     /// What whoever does it may do.
-    pub rights: &'a Rights,
+    pub rights: &'a AccessRights,
     /// The project of the job that does it, or whose output it is.
     pub project: Option<&'a str>,
 }
 
-impl Claim<'_> {
+impl VersionClaim<'_> {
     /// Whether a version may be made of the thing of this name: of a new one, or of one that belongs to these projects.
     /// Returns the projects that a new one belongs to from then on; `None` leaves it as it is.
     ///
@@ -247,19 +254,19 @@ impl Claim<'_> {
     /// a training is for. Anybody else's model takes that scope.
     ///
     /// # Errors
-    /// `Scope`; `Project`.
+    /// `KeyScope`; `Project`.
     pub fn admit(
         &self,
         thing: &str,
         is_new: bool,
         projects: Option<&[String]>,
-    ) -> Result<Option<Vec<String>>, Refused> {
+    ) -> Result<Option<Vec<String>>, AccessDenied> {
         let rights = self.rights;
         if rights.0.is_none() {
             return Ok(None);
         }
-        let is_training = self.effect == Effect::PublishModel && rights.has(Scope::JobsWrite);
-        let of_job = self.project.filter(|project| rights.sees(project));
+        let is_training = self.effect == AccessAction::PublishModel && rights.has_scope(KeyScope::JobsWrite);
+        let of_job = self.project.filter(|project| rights.includes_project(project));
         if !is_new {
             let is_own = of_job.is_some_and(|own| projects.is_some_and(|all| all.iter().any(|project| project == own)));
             if is_training && is_own {

@@ -14,39 +14,39 @@ use crate::durable;
 use crate::error::StoreError;
 use crate::limits::{MANIFEST_BYTES_MAX, SECRET_BYTES_MAX, SECRET_BYTES_MIN, SECRETS_MAX};
 use crate::projects::{self, ProjectsError};
-use crate::rights::{Effect, Rights};
+use crate::rights::{AccessAction, AccessRights};
 use crate::{regular_file, versions};
 
 /// A secret as it is kept. One without projects is its value alone, as builds before wrote it.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(untagged)]
-enum Kept {
+enum StoredSecret {
     Value(String),
     Listed { value: String, projects: Vec<String> },
 }
 
-impl Kept {
-    fn new(value: &str, projects: Vec<String>) -> Kept {
+impl StoredSecret {
+    fn new(value: &str, projects: Vec<String>) -> StoredSecret {
         let value = value.to_owned();
-        if projects.is_empty() { Kept::Value(value) } else { Kept::Listed { value, projects } }
+        if projects.is_empty() { StoredSecret::Value(value) } else { StoredSecret::Listed { value, projects } }
     }
 
     fn projects(&self) -> &[String] {
         match self {
-            Kept::Value(_) => &[],
-            Kept::Listed { projects, .. } => projects,
+            StoredSecret::Value(_) => &[],
+            StoredSecret::Listed { projects, .. } => projects,
         }
     }
 
     fn into_value(self) -> String {
-        let (Kept::Value(value) | Kept::Listed { value, .. }) = self;
+        let (StoredSecret::Value(value) | StoredSecret::Listed { value, .. }) = self;
         value
     }
 }
 
 /// The file of secrets. Clones are of the same file.
 #[derive(Clone, Debug)]
-pub struct Secrets {
+pub struct SecretStore {
     path: PathBuf,
 }
 
@@ -87,28 +87,28 @@ pub enum SecretError {
     Store(#[from] StoreError),
 }
 
-impl Secrets {
+impl SecretStore {
     /// The file at `path`, which need not exist: then there are none.
-    pub fn new(path: impl Into<PathBuf>) -> Secrets {
-        Secrets { path: path.into() }
+    pub fn new(path: impl Into<PathBuf>) -> SecretStore {
+        SecretStore { path: path.into() }
     }
 
-    /// Names with the projects that each lists, sorted; those alone that `rights` let use.
+    /// Names with the projects that each lists, sorted; those alone that `key_rights` let use.
     ///
     /// # Errors
     /// `Store`; `Damaged`.
-    pub fn names(&self, rights: &Rights) -> Result<BTreeMap<String, Vec<String>>, SecretError> {
+    pub fn names(&self, rights: &AccessRights) -> Result<BTreeMap<String, Vec<String>>, SecretError> {
         let listed = self.read()?.into_iter().map(|(name, kept)| (name, kept.projects().to_vec()));
-        Ok(listed.filter(|(_, projects)| rights.reaches(Effect::UseSecret, Some(projects))).collect())
+        Ok(listed.filter(|(_, projects)| rights.allows_projects(AccessAction::UseSecret, Some(projects))).collect())
     }
 
-    /// The values of these names; names that there are not, or that `rights` do not let use, are left out.
+    /// The values of these names; names that there are not, or that `key_rights` do not let use, are left out.
     ///
     /// # Errors
     /// `Store`; `Damaged`.
-    pub fn values(&self, names: &[String], rights: &Rights) -> Result<BTreeMap<String, String>, SecretError> {
+    pub fn values(&self, names: &[String], rights: &AccessRights) -> Result<BTreeMap<String, String>, SecretError> {
         let mut all = self.read()?;
-        let may = |kept: &Kept| rights.check(Effect::UseSecret, "", Some(kept.projects())).is_ok();
+        let may = |kept: &StoredSecret| rights.check(AccessAction::UseSecret, "", Some(kept.projects())).is_ok();
         let found = names.iter().filter_map(|name| all.remove_entry(name)).filter(|(_, kept)| may(kept));
         Ok(found.map(|(name, kept)| (name, kept.into_value())).collect())
     }
@@ -116,7 +116,7 @@ impl Secrets {
     /// Keeps a value, in the place of one of that name. Where no projects are given, it lists those that the one before did.
     ///
     /// # Errors
-    /// `BadName`; `BadLength`; `Projects`; `TooMany`; `Store`; `Damaged`.
+    /// `BadName`; `BadLength`; `ProjectAssignments`; `TooMany`; `Store`; `Damaged`.
     pub fn set(&self, name: &str, value: &str, projects: Option<Vec<String>>) -> Result<(), SecretError> {
         if !versions::is_name(name) {
             return Err(SecretError::BadName { name: name.to_owned() });
@@ -124,10 +124,10 @@ impl Secrets {
         if !(SECRET_BYTES_MIN..=SECRET_BYTES_MAX).contains(&value.len()) {
             return Err(SecretError::BadLength { name: name.to_owned(), bytes: value.len() });
         }
-        let projects = projects.map(projects::checked).transpose()?;
-        self.change(|secrets| {
+        let projects = projects.map(projects::validate_project_names).transpose()?;
+        self.update(|secrets| {
             let before = || secrets.get(name).map(|kept| kept.projects().to_vec()).unwrap_or_default();
-            let kept = Kept::new(value, projects.unwrap_or_else(before));
+            let kept = StoredSecret::new(value, projects.unwrap_or_else(before));
             secrets.insert(name.to_owned(), kept);
             if secrets.len() > SECRETS_MAX { Err(SecretError::TooMany) } else { Ok(()) }
         })
@@ -138,10 +138,10 @@ impl Secrets {
     /// # Errors
     /// `Store`; `Damaged`.
     pub fn remove(&self, name: &str) -> Result<bool, SecretError> {
-        self.change(|secrets| Ok(secrets.remove(name).is_some()))
+        self.update(|secrets| Ok(secrets.remove(name).is_some()))
     }
 
-    fn read(&self) -> Result<BTreeMap<String, Kept>, SecretError> {
+    fn read(&self) -> Result<BTreeMap<String, StoredSecret>, SecretError> {
         match regular_file::read(&self.path, MANIFEST_BYTES_MAX) {
             Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
                 // The reason names a place, never what is there.
@@ -153,11 +153,11 @@ impl Secrets {
         }
     }
 
-    fn change<T>(
+    fn update<T>(
         &self,
-        work: impl FnOnce(&mut BTreeMap<String, Kept>) -> Result<T, SecretError>,
+        work: impl FnOnce(&mut BTreeMap<String, StoredSecret>) -> Result<T, SecretError>,
     ) -> Result<T, SecretError> {
-        let _lock = durable::locked(&self.path)?;
+        let _lock = durable::lock_for_update(&self.path)?;
         let mut secrets = self.read()?;
         let done = work(&mut secrets)?;
         let text = serde_json::to_vec_pretty(&secrets).expect("text is JSON");
@@ -171,48 +171,48 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
-    use crate::keys::Scope;
-    use crate::rights::tests::rights;
+    use crate::keys::KeyScope;
+    use crate::rights::tests::key_rights;
 
-    fn names(secrets: &Secrets, rights: &Rights) -> Vec<String> {
+    fn names(secrets: &SecretStore, rights: &AccessRights) -> Vec<String> {
         secrets.names(rights).unwrap().into_keys().collect()
     }
 
     #[test]
-    fn secrets_are_kept_for_their_owner_alone() {
+    fn the_secret_file_is_readable_by_its_owner_alone() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("secrets.json");
-        let secrets = Secrets::new(&path);
-        let all = Rights::default();
+        let secrets = SecretStore::new(&path);
+        let all = AccessRights::default();
         assert!(names(&secrets, &all).is_empty());
         secrets.set("github-token", "hunter2hunter2", None).unwrap();
         secrets.set("other", "something else", None).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(names(&secrets, &all), ["github-token", "other"]);
         let wanted = ["github-token".to_owned(), "absent".to_owned()];
-        let values = Secrets::new(&path).values(&wanted, &all).unwrap();
+        let values = SecretStore::new(&path).values(&wanted, &all).unwrap();
         assert_eq!(values.into_iter().collect::<Vec<_>>(), [("github-token".to_owned(), "hunter2hunter2".to_owned())]);
         assert!(secrets.remove("other").unwrap() && !secrets.remove("other").unwrap());
         assert_eq!(names(&secrets, &all), ["github-token"]);
     }
 
     #[test]
-    fn a_limited_key_uses_the_secrets_of_its_projects_alone() {
+    fn a_limited_key_reads_only_the_secrets_of_its_projects() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("secrets.json");
         // As builds before wrote it.
         std::fs::write(&path, r#"{"old": "something old"}"#).unwrap();
-        let secrets = Secrets::new(&path);
+        let secrets = SecretStore::new(&path);
         let (digits, faces) = (vec!["digits".to_owned()], vec!["faces".to_owned()]);
         secrets.set("mine", "something mine", Some(digits.clone())).unwrap();
         secrets.set("theirs", "something theirs", Some(faces)).unwrap();
-        let limited = rights(&[Scope::JobsWrite], &["digits"]);
+        let limited = key_rights(&[KeyScope::JobsWrite], &["digits"]);
         let wanted = ["mine", "old", "theirs"].map(str::to_owned);
         let values = |rights| secrets.values(&wanted, rights).unwrap().into_keys().collect::<Vec<_>>();
         assert_eq!((names(&secrets, &limited), values(&limited)), (vec!["mine".to_owned()], vec!["mine".to_owned()]));
-        let all = rights(&[Scope::JobsWrite], &[]);
+        let all = key_rights(&[KeyScope::JobsWrite], &[]);
         assert_eq!((names(&secrets, &all), values(&all)), (wanted.to_vec(), wanted.to_vec()));
-        assert_eq!(values(&rights(&[Scope::JobsRead], &[])), [""; 0], "it takes the scope, too");
+        assert_eq!(values(&key_rights(&[KeyScope::JobsRead], &[])), [""; 0], "it takes the scope, too");
         // A new value keeps the list; an empty list takes it away.
         secrets.set("mine", "something newer", None).unwrap();
         assert_eq!(secrets.names(&limited).unwrap()["mine"], digits);
@@ -225,14 +225,14 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_kept_is_refused_and_never_repeated() {
+    fn invalid_secrets_are_refused_and_not_echoed() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("secrets.json");
-        let secrets = Secrets::new(&path);
+        let secrets = SecretStore::new(&path);
         assert!(matches!(secrets.set("../x", "long enough", None), Err(SecretError::BadName { .. })));
         assert!(matches!(secrets.set("x", "short", None), Err(SecretError::BadLength { bytes: 5, .. })));
         std::fs::write(&path, "{\"token\": hunter2hunter2}").unwrap();
-        let error = secrets.names(&Rights::default()).unwrap_err().to_string();
+        let error = secrets.names(&AccessRights::default()).unwrap_err().to_string();
         assert!(error.contains("damaged") && !error.contains("hunter"), "{error}");
     }
 }

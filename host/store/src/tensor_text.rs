@@ -6,20 +6,20 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 /// A descriptor in JSON: `{"dtype": "float32", "shape": [2, 3]}`.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Text {
+struct DescriptorJson {
     dtype: String,
     shape: Vec<usize>,
 }
 
 /// For `#[serde(with)]` on a [`Descriptor`].
 pub(crate) fn serialize<S: Serializer>(it: &Descriptor, serializer: S) -> Result<S::Ok, S::Error> {
-    let text = Text { dtype: it.dtype.name().to_owned(), shape: it.shape.dims().to_vec() };
+    let text = DescriptorJson { dtype: it.dtype.name().to_owned(), shape: it.shape.dims().to_vec() };
     text.serialize(serializer)
 }
 
 /// For `#[serde(with)]` on a [`Descriptor`].
 pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Descriptor, D::Error> {
-    let text = Text::deserialize(from)?;
+    let text = DescriptorJson::deserialize(from)?;
     let dtype = DType::from_name(&text.dtype)
         .ok_or_else(|| de::Error::custom(format!("no data type is called `{}`", text.dtype)))?;
     let shape = Shape::new(text.shape).map_err(de::Error::custom)?;

@@ -25,19 +25,19 @@ pub(crate) fn is_name(name: &str) -> bool {
 }
 
 /// The version that a directory's name stands for: a decimal number from 1, written one way only.
-pub(crate) fn version_of(name: &str) -> Option<u64> {
+pub(crate) fn parse_version(name: &str) -> Option<u64> {
     let version = name.parse::<u64>().ok()?;
     (version > 0 && version.to_string() == name).then_some(version)
 }
 
 /// A root of named, numbered versions.
 #[derive(Clone, Debug)]
-pub(crate) struct Versions {
+pub(crate) struct VersionDirectories {
     root: PathBuf,
 }
 
 /// What the names of directories begin with in which versions are prepared.
-const STAGED: &str = ".staged-";
+const STAGING_PREFIX: &str = ".staged-";
 
 /// A directory in which a version is prepared.
 #[derive(Debug)]
@@ -66,17 +66,17 @@ impl Drop for StagedVersion {
     }
 }
 
-/// A version that [`Versions::publish`] made or found.
+/// A version that [`VersionDirectories::publish`] made or found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Placed {
+pub(crate) struct PlacedVersion {
     pub(crate) version: u64,
     /// Whether it was made now.
     pub(crate) is_new: bool,
 }
 
-impl Versions {
-    pub(crate) fn new(root: impl Into<PathBuf>) -> Versions {
-        Versions { root: root.into() }
+impl VersionDirectories {
+    pub(crate) fn new(root: impl Into<PathBuf>) -> VersionDirectories {
+        VersionDirectories { root: root.into() }
     }
 
     pub(crate) fn directory(&self, name: &str, version: u64) -> PathBuf {
@@ -84,19 +84,19 @@ impl Versions {
     }
 
     /// Has the disk hold the versions of a name that are there: whoever made one may have died before that.
-    pub(crate) fn settle(&self, name: &str) -> Result<(), StoreError> {
+    pub(crate) fn sync_versions(&self, name: &str) -> Result<(), StoreError> {
         let directory = self.root.join(name);
         disk::sync_directory(&directory).map_err(StoreError::io(&directory))
     }
 
     /// Makes a directory below the root, durably.
-    pub(crate) fn make(&self, directory: &Path) -> Result<(), StoreError> {
+    pub(crate) fn create_directory(&self, directory: &Path) -> Result<(), StoreError> {
         durable::create_directories_below(&self.root, directory).map_err(StoreError::io(directory))
     }
 
     /// Every name with a directory, sorted.
     pub(crate) fn names(&self) -> Result<Vec<String>, StoreError> {
-        let mut names = entries(&self.root)?;
+        let mut names = list_names(&self.root)?;
         names.retain(|name| is_name(name) && self.root.join(name).is_dir());
         names.sort();
         Ok(names)
@@ -105,10 +105,10 @@ impl Versions {
     /// The versions of a name, lowest first; none where there is no such name.
     pub(crate) fn versions(&self, name: &str) -> Result<Vec<u64>, StoreError> {
         let directory = self.root.join(name);
-        let mut versions: Vec<u64> = entries(&directory)?
+        let mut versions: Vec<u64> = list_names(&directory)?
             .iter()
             .filter(|entry| directory.join(entry).is_dir())
-            .filter_map(|entry| version_of(entry))
+            .filter_map(|entry| parse_version(entry))
             .collect();
         versions.sort_unstable();
         Ok(versions)
@@ -123,24 +123,24 @@ impl Versions {
         name: &str,
         find: impl FnOnce(&[u64]) -> Result<Option<u64>, E>,
         fill: impl FnOnce(&Path) -> Result<(), E>,
-    ) -> Result<Placed, E> {
-        let mut lock = NameLock::take(&self.root, name)?;
+    ) -> Result<PlacedVersion, E> {
+        let mut lock = NameLock::acquire(&self.root, name)?;
         let directory = self.root.join(name);
         // With the lock held, whatever is half-made was left by a process that died.
-        for stale in entries(&directory)?.iter().filter(|entry| entry.starts_with(".tmp-")) {
+        for stale in list_names(&directory)?.iter().filter(|entry| entry.starts_with(".tmp-")) {
             let stale = directory.join(stale);
             disk::remove_tree(&stale).map_err(StoreError::io(&stale))?;
         }
         let versions = self.versions(name)?;
         if let Some(version) = find(&versions)? {
-            self.settle(name)?;
-            return Ok(Placed { version, is_new: false });
+            self.sync_versions(name)?;
+            return Ok(PlacedVersion { version, is_new: false });
         }
-        self.make(&directory)?;
-        let staging = directory.join(format!(".tmp-{}", durable::unique()));
+        self.create_directory(&directory)?;
+        let staging = directory.join(format!(".tmp-{}", durable::unique_suffix()));
         let filled = disk::make_directory(&staging).map_err(StoreError::io(&staging)).map_err(E::from);
         let filled = filled.and_then(|()| fill(&staging));
-        let placed = filled.and_then(|()| self.place(&mut lock, name, &versions, &staging));
+        let placed = filled.and_then(|()| self.install(&mut lock, name, &versions, &staging));
         if placed.is_err() {
             let _ = disk::remove_tree(&staging);
             // Removes the name too, where this would have been its first version.
@@ -152,18 +152,18 @@ impl Versions {
     /// Makes a directory in which the next version of `name` is prepared, however long that takes: no lock is held. It goes
     /// with what is returned, unless [`publish_staged`](Self::publish_staged) made it a version.
     pub(crate) fn stage(&self, name: &str) -> Result<StagedVersion, StoreError> {
-        let _lock = NameLock::take(&self.root, name)?;
+        let _lock = NameLock::acquire(&self.root, name)?;
         let directory = self.root.join(name);
-        for entry in entries(&directory)?.iter().filter(|entry| entry.starts_with(STAGED)) {
+        for entry in list_names(&directory)?.iter().filter(|entry| entry.starts_with(STAGING_PREFIX)) {
             // Whoever prepares one holds it locked.
             let path = directory.join(entry);
             if File::open(&path).is_ok_and(|dead| dead.try_lock().is_ok()) {
                 disk::remove_tree(&path).map_err(StoreError::io(&path))?;
             }
         }
-        let path = directory.join(format!("{STAGED}{}", durable::unique()));
+        let path = directory.join(format!("{STAGING_PREFIX}{}", durable::unique_suffix()));
         for tries in 1.. {
-            self.make(&directory)?;
+            self.create_directory(&directory)?;
             match disk::make_directory(&path) {
                 // Another failed meanwhile, and took its empty directory away.
                 Err(error) if error.kind() == io::ErrorKind::NotFound && tries < PUT_TRIES_MAX => {}
@@ -189,15 +189,15 @@ impl Versions {
         staged: &StagedVersion,
         find: impl FnOnce(&[u64]) -> Result<Option<u64>, E>,
         complete: impl FnOnce() -> Result<(), E>,
-    ) -> Result<Placed, E> {
-        let mut lock = NameLock::take(&self.root, name)?;
+    ) -> Result<PlacedVersion, E> {
+        let mut lock = NameLock::acquire(&self.root, name)?;
         let versions = self.versions(name)?;
         if let Some(version) = find(&versions)? {
-            self.settle(name)?;
-            return Ok(Placed { version, is_new: false });
+            self.sync_versions(name)?;
+            return Ok(PlacedVersion { version, is_new: false });
         }
         complete()?;
-        self.place(&mut lock, name, &versions, &staged.path)
+        self.install(&mut lock, name, &versions, &staged.path)
     }
 
     /// Takes a version away; false where there is none. Its number is not used again, and what has files of it open goes
@@ -207,14 +207,14 @@ impl Versions {
         if !target.is_dir() {
             return Ok(false);
         }
-        let mut lock = NameLock::take(&self.root, name)?;
+        let mut lock = NameLock::acquire(&self.root, name)?;
         if lock.last < version {
             lock.record(version)?;
         }
         // Renamed away in one step: a version is there whole or not at all. What a crash leaves of the rest is swept with
         // what else is half-made.
         let directory = self.root.join(name);
-        let gone = directory.join(format!(".tmp-{}", durable::unique()));
+        let gone = directory.join(format!(".tmp-{}", durable::unique_suffix()));
         match disk::rename(&target, &gone) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             renamed => renamed.map_err(StoreError::io(&target))?,
@@ -231,7 +231,7 @@ impl Versions {
 
     /// Takes away what else lies in the directory of a name that has no versions any more; nothing where it has some.
     pub(crate) fn remove_rest(&self, name: &str) -> Result<(), StoreError> {
-        let _lock = NameLock::take(&self.root, name)?;
+        let _lock = NameLock::acquire(&self.root, name)?;
         let directory = self.root.join(name);
         if !self.versions(name)?.is_empty() || !directory.is_dir() {
             return Ok(());
@@ -242,22 +242,22 @@ impl Versions {
     }
 
     /// Does something while nobody makes or removes a version of a name.
-    pub(crate) fn locked<T, E: From<StoreError>>(
+    pub(crate) fn with_name_lock<T, E: From<StoreError>>(
         &self,
         name: &str,
         work: impl FnOnce() -> Result<T, E>,
     ) -> Result<T, E> {
-        let _lock = NameLock::take(&self.root, name)?;
+        let _lock = NameLock::acquire(&self.root, name)?;
         work()
     }
 
-    fn place<E: From<StoreError>>(
+    fn install<E: From<StoreError>>(
         &self,
         lock: &mut NameLock,
         name: &str,
         versions: &[u64],
         staging: &Path,
-    ) -> Result<Placed, E> {
+    ) -> Result<PlacedVersion, E> {
         disk::sync_directory(staging).map_err(StoreError::io(staging))?;
         let last = versions.last().copied().unwrap_or(0).max(lock.last);
         let version = last.saturating_add(1);
@@ -266,12 +266,12 @@ impl Versions {
         disk::rename(staging, &target).map_err(StoreError::io(&target))?;
         let directory = self.root.join(name);
         disk::sync_directory(&directory).map_err(StoreError::io(&directory))?;
-        Ok(Placed { version, is_new: true })
+        Ok(PlacedVersion { version, is_new: true })
     }
 }
 
 /// The names in a directory; none where there is no directory.
-fn entries(directory: &Path) -> Result<Vec<String>, StoreError> {
+fn list_names(directory: &Path) -> Result<Vec<String>, StoreError> {
     let listing = match fs::read_dir(directory) {
         Ok(listing) => listing,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -293,7 +293,7 @@ struct NameLock {
 }
 
 impl NameLock {
-    fn take(root: &Path, name: &str) -> Result<NameLock, StoreError> {
+    fn acquire(root: &Path, name: &str) -> Result<NameLock, StoreError> {
         let locks = root.join(".locks");
         durable::create_directories_below(root, &locks).map_err(StoreError::io(&locks))?;
         let path = locks.join(name);
@@ -331,7 +331,7 @@ impl NameLock {
 mod tests {
     use super::*;
 
-    fn publish(versions: &Versions, name: &str) -> Result<Placed, StoreError> {
+    fn publish(versions: &VersionDirectories, name: &str) -> Result<PlacedVersion, StoreError> {
         versions.publish(
             name,
             |_| Ok(None),
@@ -343,23 +343,23 @@ mod tests {
     }
 
     #[test]
-    fn names() {
+    fn names_and_version_numbers_are_validated() {
         for good in ["a", "0", "face-net_2.1", &"a".repeat(63)] {
             assert!(is_name(good), "{good}");
         }
         for bad in ["", ".", "..", ".a", "-a", "A", "a/b", "a\\b", "a b", "é", &"a".repeat(64)] {
             assert!(!is_name(bad), "{bad}");
         }
-        assert_eq!(version_of("12"), Some(12));
+        assert_eq!(parse_version("12"), Some(12));
         for bad in ["", "0", "01", "+1", "-1", "1.0", "99999999999999999999"] {
-            assert_eq!(version_of(bad), None, "{bad}");
+            assert_eq!(parse_version(bad), None, "{bad}");
         }
     }
 
     #[test]
-    fn numbers_are_used_once() {
+    fn version_numbers_are_used_once() {
         let directory = tempfile::tempdir().unwrap();
-        let versions = Versions::new(directory.path());
+        let versions = VersionDirectories::new(directory.path());
         assert_eq!(publish(&versions, "m").unwrap().version, 1);
         assert_eq!(publish(&versions, "m").unwrap().version, 2);
         fs::remove_dir_all(versions.directory("m", 2)).unwrap();
@@ -380,9 +380,9 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_leaves_nothing_and_a_crash_is_swept() {
+    fn a_failed_publication_leaves_nothing_and_crash_leftovers_are_removed() {
         let directory = tempfile::tempdir().unwrap();
-        let versions = Versions::new(directory.path());
+        let versions = VersionDirectories::new(directory.path());
         let fail = versions.publish(
             "m",
             |_| Ok(None),
@@ -395,13 +395,13 @@ mod tests {
         assert!(!directory.path().join("m").exists());
         fs::create_dir_all(directory.path().join("m/.tmp-dead")).unwrap();
         assert_eq!(publish(&versions, "m").unwrap().version, 1);
-        assert_eq!(entries(&directory.path().join("m")).unwrap(), ["1"]);
+        assert_eq!(list_names(&directory.path().join("m")).unwrap(), ["1"]);
     }
 
     #[test]
-    fn threads_get_numbers_of_their_own() {
+    fn concurrent_publishers_get_different_version_numbers() {
         let directory = tempfile::tempdir().unwrap();
-        let versions = Versions::new(directory.path());
+        let versions = VersionDirectories::new(directory.path());
         let mut got: Vec<u64> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..8).map(|_| scope.spawn(|| publish(&versions, "m").unwrap().version)).collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).collect()

@@ -11,21 +11,21 @@ use zip::result::ZipError;
 use crate::limits::ZIP_DIRECTORY_BYTES_MAX;
 
 /// Opens an archive, of whose list of files at most [`ZIP_DIRECTORY_BYTES_MAX`] bytes are read.
-pub(crate) fn open(file: File) -> Result<ZipArchive<BufReader<Directory>>, ZipError> {
+pub(crate) fn open(file: File) -> Result<ZipArchive<BufReader<LimitedZipFile>>, ZipError> {
     let left = Rc::new(Cell::new(Some(ZIP_DIRECTORY_BYTES_MAX)));
-    let archive = ZipArchive::new(BufReader::new(Directory { file, left: Rc::clone(&left) }))?;
+    let archive = ZipArchive::new(BufReader::new(LimitedZipFile { file, left: Rc::clone(&left) }))?;
     // What follows are the entries, which their readers bound.
     left.set(None);
     Ok(archive)
 }
 
 /// A file of which so many bytes more may be read, if there is a number.
-pub(crate) struct Directory {
+pub(crate) struct LimitedZipFile {
     file: File,
     left: Rc<Cell<Option<u64>>>,
 }
 
-impl Read for Directory {
+impl Read for LimitedZipFile {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let n = self.file.read(buffer)?;
         if let Some(left) = self.left.get() {
@@ -39,7 +39,7 @@ impl Read for Directory {
     }
 }
 
-impl Seek for Directory {
+impl Seek for LimitedZipFile {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         self.file.seek(to)
     }

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use saggar_store::records::{MetricPoint, NewJob};
 use saggar_store::{
-    Checkpoint, Checkpoints, Objects, Records, Retention, SavedVariable, SqliteRecords, VariableKind,
-    checkpoint::Position,
+    Checkpoint, CheckpointStore, JobRecords, ObjectStorage, Retention, SavedVariable, SqliteRecords, VariableKind,
+    checkpoint::DatasetPosition,
 };
 use saggar_tensor::{DType, Descriptor, Shape};
 
@@ -42,12 +42,12 @@ fn start(test: &str, home: &Path) -> (Child, Lines<BufReader<ChildStdout>>) {
 }
 
 /// The next number that the process said.
-fn said(lines: &mut Lines<BufReader<ChildStdout>>) -> Option<u64> {
+fn next_number(lines: &mut Lines<BufReader<ChildStdout>>) -> Option<u64> {
     lines.find_map(|line| line.ok()?.split_once("durable ")?.1.parse().ok())
 }
 
 /// Waits a part of a period, which goes through all parts as the kills go on.
-fn spread(kill: u32, period: Duration) {
+fn wait_part_of(kill: u32, period: Duration) {
     let until = Instant::now() + period.mul_f64(f64::from(kill) * 0.618 % 1.25);
     while Instant::now() < until {
         std::thread::yield_now();
@@ -65,13 +65,13 @@ fn checkpoint(step: u64) -> Checkpoint {
     Checkpoint {
         step,
         variables: vec![variable("large", 3 << 19), variable("small", 1000), variable("tiny", 1)],
-        positions: vec![Position { item: step, ..Position::default() }],
+        positions: vec![DatasetPosition { item: step, ..DatasetPosition::default() }],
         metrics: std::collections::BTreeMap::new(),
         state: step.to_le_bytes().to_vec(),
         plugin_digest: "p".to_owned(),
         device: "cpu".to_owned(),
         build: "test".to_owned(),
-        ways: Default::default(),
+        kernel_tuning: Default::default(),
     }
 }
 
@@ -79,9 +79,9 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().build().expect("a runtime")
 }
 
-fn open(home: &Path) -> (Checkpoints, SqliteRecords) {
+fn open(home: &Path) -> (CheckpointStore, SqliteRecords) {
     let records = SqliteRecords::open(&home.join("saggar.db")).expect("records");
-    (Checkpoints::new(Objects::local(&home.join("objects")).expect("objects")), records)
+    (CheckpointStore::new(ObjectStorage::local(&home.join("objects")).expect("objects")), records)
 }
 
 /// The process that is killed: goes on from where it was, and says what is durable.
@@ -89,10 +89,10 @@ fn open(home: &Path) -> (Checkpoints, SqliteRecords) {
 fn child() {
     let Some(home) = std::env::var_os(CHILD) else { return };
     let (checkpoints, records) = open(Path::new(&home));
-    let lease = match records.jobs_left_running().unwrap().first() {
+    let lease = match records.jobs_left_active().unwrap().first() {
         Some(job) => records.take_over(&job.id, 0).unwrap(),
         None => {
-            let id = &records.queued().unwrap()[0].id;
+            let id = &records.queued_jobs().unwrap()[0].id;
             records.claim(id, "any", 0).unwrap().unwrap().lease
         }
     };
@@ -125,7 +125,7 @@ fn new_job() -> NewJob {
 }
 
 /// What a resume finds after a kill: a whole checkpoint, at least of the step that was durable, and its metric.
-fn resumes(home: &Path, id: &str, durable: u64) -> u64 {
+fn check_resume(home: &Path, id: &str, durable: u64) -> u64 {
     let (checkpoints, records) = open(home);
     let latest = runtime().block_on(checkpoints.latest("j", "p")).unwrap();
     assert!(latest.skipped.is_empty(), "{:?}", latest.skipped);
@@ -140,7 +140,7 @@ fn resumes(home: &Path, id: &str, durable: u64) -> u64 {
 }
 
 #[test]
-fn fault_01_and_02_kills_in_saves_and_prunings_lose_nothing_durable() {
+fn kills_during_saves_and_prunes_lose_nothing_durable() {
     if std::env::var_os(CHILD).is_some() {
         return;
     }
@@ -149,19 +149,19 @@ fn fault_01_and_02_kills_in_saves_and_prunings_lose_nothing_durable() {
     let mut period = None;
     for kill in 0..kills() {
         let (mut child, mut lines) = start("child", home.path());
-        let first = said(&mut lines).expect("the child saves something before it is killed");
+        let first = next_number(&mut lines).expect("the child saves something before it is killed");
         durable = durable.max(first);
         // Spread the kills over what a save and a pruning take: the first child shows how long.
         let period = *period.get_or_insert_with(|| {
             let begun = Instant::now();
-            durable = durable.max(said(&mut lines).expect("the first child saves twice"));
+            durable = durable.max(next_number(&mut lines).expect("the first child saves twice"));
             begun.elapsed()
         });
-        spread(kill, period);
+        wait_part_of(kill, period);
         child.kill().unwrap();
         child.wait().unwrap();
-        durable = durable.max(std::iter::from_fn(|| said(&mut lines)).max().unwrap_or(0));
-        let found = resumes(home.path(), &id, durable);
+        durable = durable.max(std::iter::from_fn(|| next_number(&mut lines)).max().unwrap_or(0));
+        let found = check_resume(home.path(), &id, durable);
         assert!(found <= durable + 1);
         grown += u64::from(found > first);
     }
@@ -169,11 +169,11 @@ fn fault_01_and_02_kills_in_saves_and_prunings_lose_nothing_durable() {
     assert!(grown > 0, "no kill came later than the first save");
     let (checkpoints, _) = open(home.path());
     runtime().block_on(checkpoints.claim("j", u64::from(kills()) + 2)).unwrap();
-    assert_eq!(half_written(&home.path().join("objects")), 0, "a claim takes away what kills left");
+    assert_eq!(temporary_files(&home.path().join("objects")), 0, "a claim takes away what kills left");
 }
 
 #[test]
-fn fault_02_kills_while_resuming_lose_nothing_durable() {
+fn kills_during_resume_lose_nothing_durable() {
     if std::env::var_os(CHILD).is_some() {
         return;
     }
@@ -181,25 +181,25 @@ fn fault_02_kills_while_resuming_lose_nothing_durable() {
     // The first one shows how long it takes to start, claim, load and save once.
     let begun = Instant::now();
     let (mut child, mut lines) = start("child", home.path());
-    let mut durable = said(&mut lines).unwrap();
+    let mut durable = next_number(&mut lines).unwrap();
     let period = begun.elapsed();
     child.kill().unwrap();
     child.wait().unwrap();
     let (mut early, mut seen) = (0, 0);
     for kill in 0..kills() {
-        durable = durable.max(std::iter::from_fn(|| said(&mut lines)).max().unwrap_or(0));
-        let found = resumes(home.path(), &id, durable);
+        durable = durable.max(std::iter::from_fn(|| next_number(&mut lines)).max().unwrap_or(0));
+        let found = check_resume(home.path(), &id, durable);
         assert!(found >= seen, "step {seen} was found before, and {found} now");
         seen = found;
         (child, lines) = start("child", home.path());
-        spread(kill, period);
+        wait_part_of(kill, period);
         child.kill().unwrap();
         child.wait().unwrap();
-        let mut told = std::iter::from_fn(|| said(&mut lines)).peekable();
+        let mut told = std::iter::from_fn(|| next_number(&mut lines)).peekable();
         early += u32::from(told.peek().is_none());
         durable = durable.max(told.max().unwrap_or(0));
     }
-    resumes(home.path(), &id, durable);
+    check_resume(home.path(), &id, durable);
     assert!(early > 0, "no kill came before the first save");
 }
 
@@ -220,7 +220,7 @@ fn submitting_child() {
 }
 
 #[test]
-fn fault_23_kills_in_submissions_lose_no_job_that_was_acknowledged() {
+fn kills_during_submission_lose_no_acknowledged_job() {
     if std::env::var_os(CHILD).is_some() {
         return;
     }
@@ -229,11 +229,11 @@ fn fault_23_kills_in_submissions_lose_no_job_that_was_acknowledged() {
     let mut durable = 0;
     for kill in 0..kills() / 2 {
         let (mut child, mut lines) = start("submitting_child", home.path());
-        durable = durable.max(said(&mut lines).expect("the child submits something before it is killed"));
-        spread(kill, Duration::from_millis(5));
+        durable = durable.max(next_number(&mut lines).expect("the child submits something before it is killed"));
+        wait_part_of(kill, Duration::from_millis(5));
         child.kill().unwrap();
         child.wait().unwrap();
-        durable = durable.max(std::iter::from_fn(|| said(&mut lines)).max().unwrap_or(0));
+        durable = durable.max(std::iter::from_fn(|| next_number(&mut lines)).max().unwrap_or(0));
         let (_, records) = open(home.path());
         let there: u64 = records.count_by_state().unwrap().iter().map(|(_, count)| count).sum();
         assert!(there == durable || there == durable + 1, "{durable} were acknowledged, {there} are there");
@@ -242,10 +242,10 @@ fn fault_23_kills_in_submissions_lose_no_job_that_was_acknowledged() {
 }
 
 /// The number of files that the object store was writing when it was killed.
-fn half_written(folder: &Path) -> usize {
+fn temporary_files(folder: &Path) -> usize {
     let entries = std::fs::read_dir(folder).expect("a folder").flatten().map(|entry| entry.path());
     let count = |path: std::path::PathBuf| {
-        if path.is_dir() { half_written(&path) } else { usize::from(path.to_string_lossy().contains('#')) }
+        if path.is_dir() { temporary_files(&path) } else { usize::from(path.to_string_lossy().contains('#')) }
     };
     entries.map(count).sum()
 }

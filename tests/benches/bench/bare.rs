@@ -13,26 +13,26 @@ use axum::serve::ListenerExt;
 use serde::{Deserialize, Serialize};
 
 #[derive(Deserialize)]
-struct Ask {
+struct BareRequest {
     x: Vec<f32>,
 }
 
 #[derive(Serialize)]
-struct Answer {
+struct BareResponse {
     logits: [f32; 10],
 }
 
 /// A bare server in a process of its own; killed when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Bare {
+pub(crate) struct BareServer {
     child: Child,
     pub(crate) url: String,
 }
 
-impl Bare {
+impl BareServer {
     /// Starts this binary again, as the bare server; `SAGGAR_BARE` names another, for a harness built without optimisation.
     /// None where there is neither: a slow bare server would flatter us.
-    pub(crate) fn start() -> Option<Bare> {
+    pub(crate) fn start() -> Option<BareServer> {
         let binary = match std::env::var_os("SAGGAR_BARE") {
             Some(binary) => binary.into(),
             None if cfg!(debug_assertions) => return None,
@@ -41,7 +41,7 @@ impl Bare {
         let mut child = Command::new(binary).arg("--bare").stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         std::io::BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        Some(Bare { child, url: line.trim().to_owned() })
+        Some(BareServer { child, url: line.trim().to_owned() })
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -49,7 +49,7 @@ impl Bare {
     }
 }
 
-impl Drop for Bare {
+impl Drop for BareServer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -63,14 +63,14 @@ pub(crate) fn serve() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         println!("http://{}/", listener.local_addr().unwrap());
         let listener = listener.tap_io(|stream| stream.set_nodelay(true).unwrap());
-        axum::serve(listener, Router::new().route("/", post(answer))).await.unwrap();
+        axum::serve(listener, Router::new().route("/", post(respond))).await.unwrap();
     });
 }
 
-async fn answer(body: Bytes) -> Response {
-    let Ok(Ask { x }) = serde_json::from_slice(&body) else { return StatusCode::BAD_REQUEST.into_response() };
+async fn respond(body: Bytes) -> Response {
+    let Ok(BareRequest { x }) = serde_json::from_slice(&body) else { return StatusCode::BAD_REQUEST.into_response() };
     let mut logits = [0.0; 10];
     logits.iter_mut().zip(x).for_each(|(logit, x)| *logit = x);
-    let json = serde_json::to_vec(&Answer { logits }).unwrap();
+    let json = serde_json::to_vec(&BareResponse { logits }).unwrap();
     ([(header::CONTENT_TYPE, "application/json")], json).into_response()
 }

@@ -1,15 +1,15 @@
 //! Binary tensors of the Open Inference Protocol against JSON, in the same protocol and as short as it can be, on the same
 //! models of the same server.
 
-use saggar_tests::{Payload, Server};
+use saggar_tests::{HttpPayload, ServerProcess};
 use serde_json::{Value, json};
 
-use crate::load::{Contender, Request, interleaved};
-use crate::report::{Goal, Report, loads_heading};
-use crate::stage::{SIDE, Stage, picture_json, vector, vector_json};
+use crate::load::{LoadRequest, LoadTarget, run_interleaved};
+use crate::report::{BenchGoal, BenchReport, print_load_heading};
+use crate::stage::{BenchFixture, SIDE, picture_json, vector, vector_json};
 
 /// A model with its input in both forms.
-struct Case {
+struct EncodingCase {
     model: &'static str,
     json: String,
     dtype: &'static str,
@@ -18,17 +18,17 @@ struct Case {
     bytes: Vec<u8>,
 }
 
-pub(crate) fn measure(stage: &Stage, server: &Server, report: &mut Report) {
+pub(crate) fn measure(stage: &BenchFixture, server: &ServerProcess, report: &mut BenchReport) {
     stage.train_lenet(server);
     stage.publish_linear(server, "matmul", 1, 0, 1);
     println!("\nbinary tensors (Open Inference Protocol) against JSON, 64 connections");
-    if server.request("GET", "/v2/models/lenet", Payload::Nothing).status == 404 {
-        return report.skip("binary tensors", "the server has no /v2/models/{model}");
+    if server.request("GET", "/v2/models/lenet", HttpPayload::Nothing).status == 404 {
+        return report.add_skipped("binary tensors", "the server has no /v2/models/{model}");
     }
     let picture = &stage.pictures()[0];
     let floats = vector().iter().flat_map(|number| (*number as f32).to_le_bytes()).collect();
     let cases = [
-        Case {
+        EncodingCase {
             model: "lenet",
             json: picture_json(picture),
             dtype: "UINT8",
@@ -36,11 +36,18 @@ pub(crate) fn measure(stage: &Stage, server: &Server, report: &mut Report) {
             shape: vec![1, SIDE, SIDE],
             bytes: picture.clone(),
         },
-        Case { model: "matmul", json: vector_json(), dtype: "FP32", input: "x", shape: vec![1, 784], bytes: floats },
+        EncodingCase {
+            model: "matmul",
+            json: vector_json(),
+            dtype: "FP32",
+            input: "x",
+            shape: vec![1, 784],
+            bytes: floats,
+        },
     ];
-    loads_heading();
+    print_load_heading();
     for case in cases {
-        let contender = |name: &str, path: String, request| Contender {
+        let contender = |name: &str, path: String, request| LoadTarget {
             name: format!("{}, {name}", case.model),
             url: format!("{}{path}", server.url()),
             pid: server.pid(),
@@ -48,37 +55,47 @@ pub(crate) fn measure(stage: &Stage, server: &Server, report: &mut Report) {
         };
         let model = case.model;
         let contenders = [
-            contender("binary", format!("/v2/models/{model}/infer"), case.binary(stage)),
-            contender("JSON", format!("/v2/models/{model}/infer"), case.json(stage)),
-            contender("short JSON", format!("/models/{model}/predict"), case.short(stage)),
+            contender("binary", format!("/v2/models/{model}/infer"), case.oip_binary_request(stage)),
+            contender("JSON", format!("/v2/models/{model}/infer"), case.oip_json_request(stage)),
+            contender("short JSON", format!("/models/{model}/predict"), case.short_json_request(stage)),
         ];
-        let figures = interleaved(&contenders, 64);
+        let figures = run_interleaved(&contenders, 64);
         for (contender, load) in contenders.iter().zip(&figures) {
-            report.load(&contender.name, 64, load);
+            report.print_load(&contender.name, 64, load);
         }
         let [binary, json, short] = figures[..] else { unreachable!("three contenders") };
-        report.goal(format!("{model}: binary / JSON, req/s"), binary.rate / json.rate, "x", Goal::AtLeast(1.3));
-        report.goal(format!("{model}: binary / short JSON, req/s"), binary.rate / short.rate, "x", Goal::AtLeast(1.3));
+        report.add_goal(
+            format!("{model}: binary / JSON, req/s"),
+            binary.rate / json.rate,
+            "x",
+            BenchGoal::AtLeast(1.3),
+        );
+        report.add_goal(
+            format!("{model}: binary / short JSON, req/s"),
+            binary.rate / short.rate,
+            "x",
+            BenchGoal::AtLeast(1.3),
+        );
     }
 }
 
-impl Case {
+impl EncodingCase {
     /// The body of `/predict`.
-    fn short(&self, stage: &Stage) -> Request {
-        Request::json(stage.home(), &format!("{}-short", self.model), &self.json)
+    fn short_json_request(&self, stage: &BenchFixture) -> LoadRequest {
+        LoadRequest::json(stage.home(), &format!("{}-short", self.model), &self.json)
     }
 
     /// The same in the protocol's words.
-    fn json(&self, stage: &Stage) -> Request {
-        let Case { model, dtype, input, shape, .. } = self;
+    fn oip_json_request(&self, stage: &BenchFixture) -> LoadRequest {
+        let EncodingCase { model, dtype, input, shape, .. } = self;
         let data = &serde_json::from_str::<Value>(&self.json).unwrap()[input];
         let body = json!({ "inputs": [{ "name": input, "datatype": dtype, "shape": shape, "data": data }] });
-        Request::json(stage.home(), &format!("{model}-json"), &body.to_string())
+        LoadRequest::json(stage.home(), &format!("{model}-json"), &body.to_string())
     }
 
     /// The JSON head, the tensor's bytes after it, and the head's length in a header; outputs are wanted as bytes too.
-    fn binary(&self, stage: &Stage) -> Request {
-        let Case { model, dtype, input, shape, bytes, .. } = self;
+    fn oip_binary_request(&self, stage: &BenchFixture) -> LoadRequest {
+        let EncodingCase { model, dtype, input, shape, bytes, .. } = self;
         let parameters = json!({ "binary_data_size": bytes.len() });
         let head = json!({
             "inputs": [{ "name": input, "datatype": dtype, "shape": shape, "parameters": parameters }],
@@ -87,6 +104,6 @@ impl Case {
         let head = head.to_string();
         let length = head.len().to_string();
         let headers = [("content-type", "application/octet-stream"), ("Inference-Header-Content-Length", &length)];
-        Request::new(stage.home(), &format!("{model}-binary"), &headers, &[head.as_bytes(), bytes].concat())
+        LoadRequest::new(stage.home(), &format!("{model}-binary"), &headers, &[head.as_bytes(), bytes].concat())
     }
 }

@@ -7,37 +7,37 @@ use std::time::Duration;
 /// The longest head of an answer that is taken.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 /// How long an answer may take.
-const PATIENCE: Duration = Duration::from_secs(30);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A connection that is kept alive.
 #[derive(Debug)]
-pub(crate) struct Connection {
+pub(crate) struct HttpConnection {
     stream: TcpStream,
     buffer: Vec<u8>,
 }
 
 /// A request's bytes, head and body.
-pub(crate) fn post(path: &str, headers: &str, body: &str) -> Vec<u8> {
+pub(crate) fn encode_post(path: &str, headers: &str, body: &str) -> Vec<u8> {
     let length = body.len();
     let head = format!("POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n");
     format!("{head}content-length: {length}\r\n{headers}\r\n{body}").into_bytes()
 }
 
-impl Connection {
+impl HttpConnection {
     /// # Errors
     /// Where nobody listens.
-    pub(crate) fn open(port: u16) -> io::Result<Connection> {
+    pub(crate) fn open(port: u16) -> io::Result<HttpConnection> {
         let stream = TcpStream::connect(("127.0.0.1", port))?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        Ok(Connection { stream, buffer: Vec::with_capacity(HEAD_BYTES_MAX) })
+        stream.set_read_timeout(Some(RESPONSE_TIMEOUT))?;
+        Ok(HttpConnection { stream, buffer: Vec::with_capacity(HEAD_BYTES_MAX) })
     }
 
     /// Sends the request and reads the whole answer: its status.
     ///
     /// # Errors
     /// Where the connection ends or what comes is no answer with a length.
-    pub(crate) fn ask(&mut self, request: &[u8]) -> io::Result<u16> {
+    pub(crate) fn send(&mut self, request: &[u8]) -> io::Result<u16> {
         self.stream.write_all(request)?;
         self.buffer.clear();
         loop {
@@ -47,7 +47,7 @@ impl Connection {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
             self.buffer.extend_from_slice(&bytes[..count]);
-            if let Some((status, length)) = answer(&self.buffer)?
+            if let Some((status, length)) = parse_response(&self.buffer)?
                 && self.buffer.len() >= length
             {
                 return Ok(status);
@@ -57,7 +57,7 @@ impl Connection {
 }
 
 /// The status, and the length of head and body; none where the head is not whole.
-pub(crate) fn answer(bytes: &[u8]) -> io::Result<Option<(u16, usize)>> {
+pub(crate) fn parse_response(bytes: &[u8]) -> io::Result<Option<(u16, usize)>> {
     let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else { return Ok(None) };
     let head = String::from_utf8_lossy(&bytes[..end]).to_ascii_lowercase();
     let invalid = || io::Error::from(io::ErrorKind::InvalidData);
@@ -68,12 +68,12 @@ pub(crate) fn answer(bytes: &[u8]) -> io::Result<Option<(u16, usize)>> {
 }
 
 /// Whether a request on a connection of its own is answered with 200.
-pub(crate) fn ask_once(port: u16, path: &str, body: &str) -> bool {
-    let request = post(path, "connection: close\r\n", body);
-    Connection::open(port).and_then(|mut connection| connection.ask(&request)).is_ok_and(|status| status == 200)
+pub(crate) fn post_once(port: u16, path: &str, body: &str) -> bool {
+    let request = encode_post(path, "connection: close\r\n", body);
+    HttpConnection::open(port).and_then(|mut connection| connection.send(&request)).is_ok_and(|status| status == 200)
 }
 
 /// The port in a server's address.
-pub(crate) fn port(url: &str) -> u16 {
+pub(crate) fn port_of_url(url: &str) -> u16 {
     url.trim_end_matches('/').rsplit(':').next().and_then(|port| port.parse().ok()).expect("an address with a port")
 }

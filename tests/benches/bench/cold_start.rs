@@ -5,13 +5,13 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use saggar_tests::{Payload, Server, binary, guest};
+use saggar_tests::{HttpPayload, ServerProcess, binary, guest};
 use serde_json::json;
 
-use crate::client::{Connection, ask_once, port, post};
-use crate::peers::{Environment, Kind, Peer, free_port};
-use crate::report::{Goal, Report};
-use crate::stage::{Stage, picture_json, vector};
+use crate::client::{HttpConnection, encode_post, port_of_url, post_once};
+use crate::peers::{PeerEnvironment, PeerKind, PeerServer, free_port};
+use crate::report::{BenchGoal, BenchReport};
+use crate::stage::{BenchFixture, picture_json, vector};
 use crate::statistics::{median, percentile};
 
 /// Starts of each server.
@@ -24,32 +24,32 @@ const TRAPS: usize = 500;
 /// Width of the layer that makes a model's weights 2 MB: (784 + 10 + 1) x 640 floats.
 const TWO_MEGABYTES_WIDTH: u32 = 640;
 
-pub(crate) fn measure(stage: &Stage, server: &Server, report: &mut Report) {
+pub(crate) fn measure(stage: &BenchFixture, server: &ServerProcess, report: &mut BenchReport) {
     stage.train_lenet(server);
-    wake(stage, server, report);
-    instances(server, report);
-    starts(stage, report);
+    measure_wakes(stage, server, report);
+    measure_instance_starts(server, report);
+    measure_starts(stage, report);
 }
 
-fn starts(stage: &Stage, report: &mut Report) {
+fn measure_starts(stage: &BenchFixture, report: &mut BenchReport) {
     println!("\nstart of the process to the first answer of LeNet, ms, {STARTS} starts each in turn");
     let body = picture_json(&stage.pictures()[0]);
-    let home = copy_of(stage);
-    let peers = Environment::open().and_then(|environment| {
-        let model = stage.onnx(&environment)?;
+    let home = copy_home(stage);
+    let peers = PeerEnvironment::open().and_then(|environment| {
+        let model = stage.export_onnx(&environment)?;
         Ok((environment, model))
     });
     if let Err(why) = &peers {
-        report.skip("cold start of peers", why);
+        report.add_skipped("cold start of peers", why);
     }
-    let kinds = [Kind::Flask, Kind::FastApi, Kind::Mosec { batch: 1 }];
+    let kinds = [PeerKind::Flask, PeerKind::FastApi, PeerKind::Mosec { batch: 1 }];
     let mut times = vec![Vec::new(); 1 + kinds.len()];
     for _ in 0..STARTS {
-        times[0].push(our_start_ms(home.path(), &body));
+        times[0].push(start_to_first_answer_ms(home.path(), &body));
         if let Ok((environment, model)) = &peers {
             for (kind, times) in kinds.iter().zip(&mut times[1..]) {
                 let began = Instant::now();
-                let peer = Peer::spawn(environment, *kind, model, 1);
+                let peer = PeerServer::spawn(environment, *kind, model, 1);
                 times.push(first_answer_ms(began, peer.port(), "/predict", &body));
             }
         }
@@ -63,11 +63,16 @@ fn starts(stage: &Stage, report: &mut Report) {
             percentile(times.clone(), 100.0)
         );
     }
-    report.goal("start of the process to the first answer", median(times[0].clone()), " ms", Goal::AtMost(60.0));
+    report.add_goal(
+        "start of the process to the first answer",
+        median(times[0].clone()),
+        " ms",
+        BenchGoal::AtMost(60.0),
+    );
 }
 
 /// A home directory of its own: the server of the section holds the other's lock. Its cache is warm from the first start.
-fn copy_of(stage: &Stage) -> tempfile::TempDir {
+fn copy_home(stage: &BenchFixture) -> tempfile::TempDir {
     let home = tempfile::tempdir().unwrap();
     for dir in ["models", "cache"] {
         let from = stage.home().join(dir);
@@ -82,13 +87,13 @@ fn copy_of(stage: &Stage) -> tempfile::TempDir {
             std::fs::remove_dir_all(entry.path()).unwrap();
         }
     }
-    our_start_ms(home.path(), &picture_json(&stage.pictures()[0]));
+    start_to_first_answer_ms(home.path(), &picture_json(&stage.pictures()[0]));
     home
 }
 
-fn our_start_ms(home: &Path, body: &str) -> f64 {
-    struct Ended(Child);
-    impl Drop for Ended {
+fn start_to_first_answer_ms(home: &Path, body: &str) -> f64 {
+    struct KillOnDrop(Child);
+    impl Drop for KillOnDrop {
         fn drop(&mut self) {
             let _ = self.0.kill();
             let _ = self.0.wait();
@@ -99,26 +104,26 @@ fn our_start_ms(home: &Path, body: &str) -> f64 {
     command.args(["serve", "--device", "cpu", "--addr", &format!("127.0.0.1:{port}"), "--home"]).arg(home);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let began = Instant::now();
-    let _server = Ended(command.spawn().unwrap());
+    let _server = KillOnDrop(command.spawn().unwrap());
     first_answer_ms(began, port, "/models/lenet/predict", body)
 }
 
 fn first_answer_ms(began: Instant, port: u16, path: &str, body: &str) -> f64 {
-    while !ask_once(port, path, body) {
+    while !post_once(port, path, body) {
         assert!(began.elapsed() < START_MAX, "nothing answered on port {port}");
         std::thread::sleep(Duration::from_micros(500));
     }
     began.elapsed().as_secs_f64() * 1e3
 }
 
-fn wake(stage: &Stage, server: &Server, report: &mut Report) {
+fn measure_wakes(stage: &BenchFixture, server: &ServerProcess, report: &mut BenchReport) {
     println!("\nwaking a model of 2 MB that was put to sleep, {WAKES} times");
     let model = "two-megabytes";
     stage.publish_linear(server, model, 1, 1, TWO_MEGABYTES_WIDTH);
     let config = json!({ "keep_alive": "0s" });
-    let answer = server.request("PUT", &format!("/api/v1/models/{model}/config"), Payload::Json(&config));
+    let answer = server.request("PUT", &format!("/api/v1/models/{model}/config"), HttpPayload::Json(&config));
     if answer.status != 200 {
-        return report.skip("wake from zero", &format!("PUT config answers {}", answer.status));
+        return report.add_skipped("wake from zero", &format!("PUT config answers {}", answer.status));
     }
     let body = json!({ "x": vector() });
     let mut times = Vec::new();
@@ -127,16 +132,16 @@ fn wake(stage: &Stage, server: &Server, report: &mut Report) {
             (server.get(&format!("/api/v1/models/{model}"))["state"] == "ASLEEP").then_some(())
         });
         let began = Instant::now();
-        let answer = server.request("POST", &format!("/models/{model}/predict"), Payload::Json(&body));
+        let answer = server.request("POST", &format!("/models/{model}/predict"), HttpPayload::Json(&body));
         times.push(began.elapsed().as_secs_f64() * 1e3);
         assert_eq!(answer.status, 200, "{}", answer.text);
     }
     println!("  median {:.1} ms, most {:.1} ms", median(times.clone()), percentile(times.clone(), 100.0));
-    report.goal("wake from zero, 2 MB", median(times), " ms", Goal::AtMost(10.0));
+    report.add_goal("wake from zero, 2 MB", median(times), " ms", BenchGoal::AtMost(10.0));
 }
 
 /// A call that traps costs its instance, and the next request needs a new one.
-fn instances(server: &Server, report: &mut Report) {
+fn measure_instance_starts(server: &ServerProcess, report: &mut BenchReport) {
     println!("\nstarting an instance in place of one that trapped, {TRAPS} times");
     let plugin = guest("hostile");
     let run = ["run", plugin.to_str().unwrap(), "--device", "cpu", "--wait", "--", "train=well", "predict=fragile"];
@@ -145,24 +150,24 @@ fn instances(server: &Server, report: &mut Report) {
     let signature = server.get("/api/v1/models/hostile")["signature"].clone();
     let size = signature["inputs"][0]["shape"][0].as_u64().unwrap();
     let body = json!({ "x": vec![-1.0; usize::try_from(size).unwrap()] }).to_string();
-    let before = starts_so_far(server);
-    let mut connection = Connection::open(port(server.url())).unwrap();
-    let request = post("/models/hostile/predict", "", &body);
+    let before = instance_start_histogram(server);
+    let mut connection = HttpConnection::open(port_of_url(server.url())).unwrap();
+    let request = encode_post("/models/hostile/predict", "", &body);
     for _ in 0..TRAPS {
-        assert_eq!(connection.ask(&request).unwrap(), 500);
+        assert_eq!(connection.send(&request).unwrap(), 500);
     }
-    let after = starts_so_far(server);
+    let after = instance_start_histogram(server);
     let count = |buckets: &[(f64, f64)]| buckets.last().map_or(0.0, |last| last.1);
     println!("  {} started", count(&after) - count(&before));
-    match p50(&before, &after) {
-        Some(seconds) => report.goal("start of an instance, p50", seconds * 1e6, " us", Goal::AtMost(20.0)),
-        None => report.skip("start of an instance", "saggar_instance_start_seconds counts none"),
+    match histogram_median(&before, &after) {
+        Some(seconds) => report.add_goal("start of an instance, p50", seconds * 1e6, " us", BenchGoal::AtMost(20.0)),
+        None => report.add_skipped("start of an instance", "saggar_instance_start_seconds counts none"),
     }
 }
 
 /// Bounds and counts of the histogram of instances' starts.
-fn starts_so_far(server: &Server) -> Vec<(f64, f64)> {
-    let page = server.request("GET", "/metrics", Payload::Nothing).text;
+fn instance_start_histogram(server: &ServerProcess) -> Vec<(f64, f64)> {
+    let page = server.request("GET", "/metrics", HttpPayload::Nothing).text;
     let bucket = |line: &str| {
         let bound = line.strip_prefix("saggar_instance_start_seconds_bucket{le=\"")?.split('"').next()?;
         Some((bound.parse().unwrap_or(f64::INFINITY), line.rsplit(' ').next()?.parse().ok()?))
@@ -171,7 +176,7 @@ fn starts_so_far(server: &Server) -> Vec<(f64, f64)> {
 }
 
 /// The median of what a histogram counted in between, straight lines between the bounds; none where that is nothing.
-fn p50(before: &[(f64, f64)], after: &[(f64, f64)]) -> Option<f64> {
+fn histogram_median(before: &[(f64, f64)], after: &[(f64, f64)]) -> Option<f64> {
     let earlier = |bound: f64| before.iter().find(|bucket| bucket.0 == bound).map_or(0.0, |bucket| bucket.1);
     let buckets: Vec<(f64, f64)> = after.iter().map(|&(bound, count)| (bound, count - earlier(bound))).collect();
     let half = buckets.last().filter(|last| last.1 > 0.0)?.1 / 2.0;

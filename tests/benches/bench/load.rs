@@ -28,20 +28,20 @@ end
 
 /// A request that is sent again and again.
 #[derive(Clone, Debug)]
-pub(crate) struct Request {
+pub(crate) struct LoadRequest {
     body: PathBuf,
     script: PathBuf,
     headers: String,
 }
 
-impl Request {
+impl LoadRequest {
     /// A request with this body, kept in `dir` under `name`. Headers have no `;` in their values.
-    pub(crate) fn new(dir: &Path, name: &str, headers: &[(&str, &str)], body: &[u8]) -> Request {
+    pub(crate) fn new(dir: &Path, name: &str, headers: &[(&str, &str)], body: &[u8]) -> LoadRequest {
         let (file, script) = (dir.join(format!("{name}.body")), dir.join("wrk.lua"));
         std::fs::write(&file, body).unwrap();
         std::fs::write(&script, SCRIPT).unwrap();
         let headers: Vec<String> = headers.iter().map(|(name, value)| format!("{name}:{value}")).collect();
-        Request { body: file, script, headers: headers.join(";") }
+        LoadRequest { body: file, script, headers: headers.join(";") }
     }
 
     /// Its body, where that is JSON.
@@ -50,23 +50,23 @@ impl Request {
     }
 
     /// A request with a JSON body.
-    pub(crate) fn json(dir: &Path, name: &str, body: &str) -> Request {
-        Request::new(dir, name, &[("content-type", "application/json")], body.as_bytes())
+    pub(crate) fn json(dir: &Path, name: &str, body: &str) -> LoadRequest {
+        LoadRequest::new(dir, name, &[("content-type", "application/json")], body.as_bytes())
     }
 }
 
 /// Somebody under load.
 #[derive(Clone, Debug)]
-pub(crate) struct Contender {
+pub(crate) struct LoadTarget {
     pub(crate) name: String,
     pub(crate) url: String,
     pub(crate) pid: u32,
-    pub(crate) request: Request,
+    pub(crate) request: LoadRequest,
 }
 
 /// What a load showed; times in microseconds.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Load {
+pub(crate) struct LoadResult {
     /// Successful answers a second.
     pub(crate) rate: f64,
     pub(crate) p50: f64,
@@ -79,21 +79,21 @@ pub(crate) struct Load {
 }
 
 /// Loads every contender in turn, several times over, and gives the median of each figure for each of them.
-pub(crate) fn interleaved(contenders: &[Contender], connections: u32) -> Vec<Load> {
+pub(crate) fn run_interleaved(contenders: &[LoadTarget], connections: u32) -> Vec<LoadResult> {
     let mut runs = vec![Vec::new(); contenders.len()];
     for _ in 0..ROUNDS {
         for (contender, runs) in contenders.iter().zip(&mut runs) {
-            runs.push(contender.load(connections, SECONDS));
+            runs.push(contender.run_load(connections, SECONDS));
         }
     }
-    runs.iter().map(|runs| Load::middle(runs)).collect()
+    runs.iter().map(|runs| LoadResult::median(runs)).collect()
 }
 
-impl Load {
+impl LoadResult {
     /// The median of each figure; of failures the sum.
-    pub(crate) fn middle(runs: &[Load]) -> Load {
-        let figure = |of: fn(&Load) -> f64| median(runs.iter().map(of).collect());
-        Load {
+    pub(crate) fn median(runs: &[LoadResult]) -> LoadResult {
+        let figure = |of: fn(&LoadResult) -> f64| median(runs.iter().map(of).collect());
+        LoadResult {
             rate: figure(|run| run.rate),
             p50: figure(|run| run.p50),
             p95: figure(|run| run.p95),
@@ -104,9 +104,9 @@ impl Load {
     }
 }
 
-impl Contender {
+impl LoadTarget {
     /// One run.
-    pub(crate) fn load(&self, connections: u32, seconds: u32) -> Load {
+    pub(crate) fn run_load(&self, connections: u32, seconds: u32) -> LoadResult {
         let (used, threads) = (cpu_us(self.pid), connections.min(2).to_string());
         let output = Command::new("wrk")
             .args(["-t", &threads, "-c", &connections.to_string(), "-d", &format!("{seconds}s"), "--timeout", "10s"])
@@ -124,6 +124,6 @@ impl Contender {
         let figures: Vec<f64> = line.split(' ').map(|figure| figure.parse().unwrap()).collect();
         let [answers, duration_us, p50, p95, p99, refused, broken] = figures[..] else { panic!("wrk said {line}") };
         let (rate, cpu, failed) = (answers / duration_us * 1e6, used / answers.max(1.0), (refused + broken) as u64);
-        Load { rate, p50, p95, p99, cpu, failed }
+        LoadResult { rate, p50, p95, p99, cpu, failed }
     }
 }

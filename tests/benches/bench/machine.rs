@@ -11,31 +11,31 @@ pub(crate) fn describe() -> String {
     let model =
         info.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or("?").trim_matches([' ', '\t', ':']);
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
-    let version = said(&saggar_tests::binary().display().to_string(), &["--version"]);
+    let version = first_output_line(&saggar_tests::binary().display().to_string(), &["--version"]);
     format!(
         "machine: {model}, {cores} cores, Linux {}\ndate: {}\nversions: {version}, {}, {}",
-        said("uname", &["-r"]),
-        said("date", &["-u", "+%Y-%m-%d %H:%M UTC"]),
-        said("wrk", &["-v"]).split(" Copyright").next().unwrap_or_default(),
-        said("python3", &["--version"]),
+        first_output_line("uname", &["-r"]),
+        first_output_line("date", &["-u", "+%Y-%m-%d %H:%M UTC"]),
+        first_output_line("wrk", &["-v"]).split(" Copyright").next().unwrap_or_default(),
+        first_output_line("python3", &["--version"]),
     )
 }
 
 /// The first line that a command says.
-fn said(command: &str, arguments: &[&str]) -> String {
+fn first_output_line(command: &str, arguments: &[&str]) -> String {
     let Ok(output) = Command::new(command).args(arguments).output() else { return format!("{command} ?") };
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     text.lines().next().unwrap_or("?").trim().to_owned()
 }
 
 /// Processes that ran or waited to, over the last minute.
-pub(crate) fn load() -> f64 {
+pub(crate) fn load_average() -> f64 {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split(' ').next().and_then(|load| load.parse().ok()).unwrap_or(f64::NAN)
 }
 
 /// A warning where something else was running before the measurement began.
-pub(crate) fn noise(load_before: f64) -> String {
+pub(crate) fn noise_warning(load_before: f64) -> String {
     if load_before > LOAD_QUIET_MAX {
         format!(
             "load average before: {load_before:.2}\nWARNING: the machine is noisy; ratios of interleaved runs still say \

@@ -14,11 +14,11 @@ const TICK: Duration = Duration::from_millis(2);
 /// Connections there may be; a request that finds none free is counted as not sent.
 const CONNECTIONS_MAX: usize = 2000;
 /// How long the last answers are waited for.
-const PATIENCE: Duration = Duration::from_secs(10);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What became of the requests that were due.
 #[derive(Debug, Default)]
-pub(crate) struct Outcome {
+pub(crate) struct OpenLoopResult {
     pub(crate) due: u64,
     /// Answers by status; 0 are connections that broke.
     pub(crate) statuses: BTreeMap<u16, u64>,
@@ -29,22 +29,22 @@ pub(crate) struct Outcome {
 }
 
 #[derive(Default)]
-struct Shared {
+struct OpenLoopState {
     idle: Mutex<Vec<TcpStream>>,
-    outcome: Mutex<Outcome>,
+    outcome: Mutex<OpenLoopResult>,
     open: std::sync::atomic::AtomicUsize,
 }
 
 /// Sends `rate` requests a second for `seconds`.
-pub(crate) fn run(port: u16, request: &[u8], rate: f64, seconds: f64) -> Outcome {
+pub(crate) fn run(port: u16, request: &[u8], rate: f64, seconds: f64) -> OpenLoopResult {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let shared = Arc::new(Shared::default());
+    let shared = Arc::new(OpenLoopState::default());
     runtime.block_on(send(port, request.into(), rate, seconds, Arc::clone(&shared)));
     drop(runtime);
     std::mem::take(&mut *shared.outcome.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-async fn send(port: u16, request: Arc<[u8]>, rate: f64, seconds: f64, shared: Arc<Shared>) {
+async fn send(port: u16, request: Arc<[u8]>, rate: f64, seconds: f64, shared: Arc<OpenLoopState>) {
     let began = Instant::now();
     let mut ticks = interval(TICK);
     // A late tick sends all that became due, so the rate holds.
@@ -55,16 +55,16 @@ async fn send(port: u16, request: Arc<[u8]>, rate: f64, seconds: f64, shared: Ar
         let due = (began.elapsed().as_secs_f64() * rate) as u64;
         for number in sent..due {
             let at = began + Duration::from_secs_f64(number as f64 / rate);
-            tasks.spawn(one(port, Arc::clone(&request), at, Arc::clone(&shared)));
+            tasks.spawn(send_one(port, Arc::clone(&request), at, Arc::clone(&shared)));
         }
         sent = due;
         while tasks.try_join_next().is_some() {}
     }
-    let _ = timeout(PATIENCE, async { while tasks.join_next().await.is_some() {} }).await;
+    let _ = timeout(DRAIN_TIMEOUT, async { while tasks.join_next().await.is_some() {} }).await;
     shared.outcome.lock().unwrap_or_else(PoisonError::into_inner).due = sent;
 }
 
-async fn one(port: u16, request: Arc<[u8]>, due: Instant, shared: Arc<Shared>) {
+async fn send_one(port: u16, request: Arc<[u8]>, due: Instant, shared: Arc<OpenLoopState>) {
     use std::sync::atomic::Ordering::AcqRel;
     let idle = shared.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
     let mut stream = match idle {
@@ -75,7 +75,7 @@ async fn one(port: u16, request: Arc<[u8]>, due: Instant, shared: Arc<Shared>) {
                     let _ = stream.set_nodelay(true);
                     stream
                 }
-                Err(_) => return shared.ended(0, due),
+                Err(_) => return shared.record_result(0, due),
             }
         }
         None => {
@@ -84,19 +84,19 @@ async fn one(port: u16, request: Arc<[u8]>, due: Instant, shared: Arc<Shared>) {
             return;
         }
     };
-    match ask(&mut stream, &request).await {
+    match exchange(&mut stream, &request).await {
         Ok(status) => {
-            shared.ended(status, due);
+            shared.record_result(status, due);
             shared.idle.lock().unwrap_or_else(PoisonError::into_inner).push(stream);
         }
         Err(_) => {
             shared.open.fetch_sub(1, AcqRel);
-            shared.ended(0, due);
+            shared.record_result(0, due);
         }
     }
 }
 
-async fn ask(stream: &mut TcpStream, request: &[u8]) -> std::io::Result<u16> {
+async fn exchange(stream: &mut TcpStream, request: &[u8]) -> std::io::Result<u16> {
     stream.write_all(request).await?;
     let (mut bytes, mut buffer) = (Vec::new(), [0; 4096]);
     loop {
@@ -105,7 +105,7 @@ async fn ask(stream: &mut TcpStream, request: &[u8]) -> std::io::Result<u16> {
             return Err(std::io::ErrorKind::UnexpectedEof.into());
         }
         bytes.extend_from_slice(&buffer[..count]);
-        if let Some((status, length)) = crate::client::answer(&bytes)?
+        if let Some((status, length)) = crate::client::parse_response(&bytes)?
             && bytes.len() >= length
         {
             return Ok(status);
@@ -113,8 +113,8 @@ async fn ask(stream: &mut TcpStream, request: &[u8]) -> std::io::Result<u16> {
     }
 }
 
-impl Shared {
-    fn ended(&self, status: u16, due: Instant) {
+impl OpenLoopState {
+    fn record_result(&self, status: u16, due: Instant) {
         let mut outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
         *outcome.statuses.entry(status).or_default() += 1;
         if status == 200 {

@@ -1,13 +1,13 @@
 //! Ten times the load that the server can bear: what it takes on it answers in time, and it answers as much as ever.
 
-use saggar_tests::{Payload, Server};
+use saggar_tests::{HttpPayload, ServerProcess};
 use serde_json::json;
 
-use crate::client::{port, post};
-use crate::load::{Contender, Load, Request};
+use crate::client::{encode_post, port_of_url};
+use crate::load::{LoadRequest, LoadResult, LoadTarget};
 use crate::open_loop;
-use crate::report::{Goal, Report};
-use crate::stage::Stage;
+use crate::report::{BenchGoal, BenchReport};
+use crate::stage::BenchFixture;
 use crate::statistics::{median, percentile};
 
 /// A model whose weights, 250 MB, make it slow enough that to send ten times what it bears costs the machine little beside it:
@@ -21,28 +21,29 @@ const ANSWERS: [u16; 4] = [200, 429, 503, 504];
 /// Loads that the peak is the median of, and seconds of each.
 const PEAKS: (usize, u32) = (3, 4);
 
-pub(crate) fn measure(stage: &Stage, server: &Server, report: &mut Report) {
+pub(crate) fn measure(stage: &BenchFixture, server: &ServerProcess, report: &mut BenchReport) {
     let (model, depth, width) = HEAVY;
     stage.publish_linear(server, model, 1, depth, width);
     // One at a time: batches would read the weights once for many, and the machine that sends is the one that answers.
     let config = json!({ "batch": { "max_items": 1 } });
-    let answer = server.request("PUT", &format!("/api/v1/models/{model}/config"), Payload::Json(&config));
+    let answer = server.request("PUT", &format!("/api/v1/models/{model}/config"), HttpPayload::Json(&config));
     assert_eq!(answer.status, 200, "{}", answer.text);
     let path = format!("/models/{model}/predict");
     // Short numbers: the load's own work is to be small beside the server's.
     let body = format!("{{\"x\":[{}]}}", vec!["1"; 784].join(","));
     let deadline = format!("x-saggar-deadline-ms: {DEADLINE_MS}\r\n");
-    let request = Request::json(stage.home(), "ones", &body);
+    let request = LoadRequest::json(stage.home(), "ones", &body);
     let url = format!("{}{path}", server.url());
-    let ours = Contender { name: model.to_owned(), url, pid: server.pid(), request };
-    let peaks: Vec<Load> = (0..PEAKS.0).map(|_| ours.load(64, PEAKS.1)).collect();
+    let ours = LoadTarget { name: model.to_owned(), url, pid: server.pid(), request };
+    let peaks: Vec<LoadResult> = (0..PEAKS.0).map(|_| ours.run_load(64, PEAKS.1)).collect();
     let failed: u64 = peaks.iter().map(|load| load.failed).sum();
     if failed > 0 {
-        report.failure(format!("overload: {failed} requests failed below the peak"));
+        report.add_failure(format!("overload: {failed} requests failed below the peak"));
     }
     let peak = median(peaks.iter().map(|load| load.rate).collect());
     println!("\noverload: {depth} layers of {width}; peak {peak:.0} req/s at 64 connections");
-    let outcome = open_loop::run(port(server.url()), &post(&path, &deadline, &body), peak * TIMES, SECONDS);
+    let outcome =
+        open_loop::run(port_of_url(server.url()), &encode_post(&path, &deadline, &body), peak * TIMES, SECONDS);
     let in_time = outcome.answered.iter().filter(|seconds| **seconds * 1e3 <= DEADLINE_MS).count();
     let goodput = in_time as f64 / SECONDS;
     let p99 = percentile(outcome.answered.iter().map(|seconds| seconds * 1e3).collect(), 99.0);
@@ -53,9 +54,11 @@ pub(crate) fn measure(stage: &Stage, server: &Server, report: &mut Report) {
     );
     let broken: u64 = outcome.statuses.iter().filter(|(status, _)| !ANSWERS.contains(status)).map(|(_, n)| n).sum();
     if broken > 0 {
-        report
-            .failure(format!("overload: {broken} requests were neither answered nor refused: {:?}", outcome.statuses));
+        report.add_failure(format!(
+            "overload: {broken} requests were neither answered nor refused: {:?}",
+            outcome.statuses
+        ));
     }
-    report.goal("10x overload: goodput / peak", goodput / peak, "x", Goal::AtLeast(0.9));
-    report.goal("10x overload: p99 of the accepted / deadline", p99 / DEADLINE_MS, "x", Goal::AtMost(1.0));
+    report.add_goal("10x overload: goodput / peak", goodput / peak, "x", BenchGoal::AtLeast(0.9));
+    report.add_goal("10x overload: p99 of the accepted / deadline", p99 / DEADLINE_MS, "x", BenchGoal::AtMost(1.0));
 }

@@ -15,34 +15,36 @@ const START_MAX: Duration = Duration::from_secs(60);
 
 /// A virtual environment that has what peers need.
 #[derive(Debug)]
-pub(crate) struct Environment(PathBuf);
+pub(crate) struct PeerEnvironment(PathBuf);
 
-impl Environment {
+impl PeerEnvironment {
     /// The environment, made where it is not there.
     ///
     /// # Errors
     /// What stood in the way: no Python, no network.
-    pub(crate) fn open() -> Result<Environment, String> {
+    pub(crate) fn open() -> Result<PeerEnvironment, String> {
         let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
         let (dir, wanted) = (target.join("peers"), sources().join("requirements.txt"));
         let made_of = dir.join("requirements.txt");
         if std::fs::read(&made_of).ok() != std::fs::read(&wanted).ok() {
             println!("making {} from {}", dir.display(), wanted.display());
             let _ = std::fs::remove_dir_all(&dir);
-            succeed(Command::new("python3").args(["-m", "venv"]).arg(&dir))?;
+            run_checked(Command::new("python3").args(["-m", "venv"]).arg(&dir))?;
             let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"];
-            succeed(Command::new(dir.join("bin/python")).args(pip).arg(&wanted))?;
+            run_checked(Command::new(dir.join("bin/python")).args(pip).arg(&wanted))?;
             std::fs::copy(&wanted, &made_of).map_err(|error| error.to_string())?;
         }
-        Ok(Environment(dir))
+        Ok(PeerEnvironment(dir))
     }
 
     /// Writes the network of a published version of `lenet` as an ONNX file.
     ///
     /// # Errors
     /// What Python says.
-    pub(crate) fn onnx(&self, version: &Path, output: &Path) -> Result<(), String> {
-        succeed(Command::new(self.0.join("bin/python")).arg(sources().join("lenet_onnx.py")).arg(version).arg(output))
+    pub(crate) fn export_onnx(&self, version: &Path, output: &Path) -> Result<(), String> {
+        run_checked(
+            Command::new(self.0.join("bin/python")).arg(sources().join("lenet_onnx.py")).arg(version).arg(output),
+        )
     }
 
     /// A program of the environment.
@@ -57,7 +59,7 @@ fn sources() -> PathBuf {
     root().join("tests/benches/peers")
 }
 
-fn succeed(command: &mut Command) -> Result<(), String> {
+fn run_checked(command: &mut Command) -> Result<(), String> {
     let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
     if output.status.success() {
         return Ok(());
@@ -68,7 +70,7 @@ fn succeed(command: &mut Command) -> Result<(), String> {
 
 /// Which server.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Kind {
+pub(crate) enum PeerKind {
     Flask,
     FastApi,
     /// With batches of at most this many.
@@ -77,35 +79,35 @@ pub(crate) enum Kind {
     },
 }
 
-impl Kind {
+impl PeerKind {
     pub(crate) fn name(self) -> String {
         match self {
-            Kind::Flask => "Flask + gunicorn".to_owned(),
-            Kind::FastApi => "FastAPI, tuned".to_owned(),
-            Kind::Mosec { batch: 1 } => "mosec, no batching".to_owned(),
-            Kind::Mosec { batch } => format!("mosec, batch {batch}"),
+            PeerKind::Flask => "Flask + gunicorn".to_owned(),
+            PeerKind::FastApi => "FastAPI, tuned".to_owned(),
+            PeerKind::Mosec { batch: 1 } => "mosec, no batching".to_owned(),
+            PeerKind::Mosec { batch } => format!("mosec, batch {batch}"),
         }
     }
 
-    fn command(self, environment: &Environment, port: u16, workers: usize) -> Command {
+    fn command(self, environment: &PeerEnvironment, port: u16, workers: usize) -> Command {
         let (workers, port) = (workers.to_string(), port.to_string());
         let mut command = environment.program(match self {
-            Kind::Flask => "gunicorn",
-            Kind::FastApi => "uvicorn",
-            Kind::Mosec { .. } => "python",
+            PeerKind::Flask => "gunicorn",
+            PeerKind::FastApi => "uvicorn",
+            PeerKind::Mosec { .. } => "python",
         });
         match self {
-            Kind::Flask => {
+            PeerKind::Flask => {
                 let address = format!("127.0.0.1:{port}");
                 // Its default worker closes each connection after one answer: the others keep theirs.
                 command.args(["--workers", &workers, "--worker-class", "gthread", "--threads", "4"]);
                 command.args(["--keep-alive", "60", "--bind", &address, "--log-level", "error", "flask_app:app"]);
             }
-            Kind::FastApi => {
+            PeerKind::FastApi => {
                 command.args(["--workers", &workers, "--port", &port, "--loop", "uvloop", "--http", "httptools"]);
                 command.args(["--no-access-log", "--log-level", "error", "fastapi_app:app"]);
             }
-            Kind::Mosec { batch } => {
+            PeerKind::Mosec { batch } => {
                 command.args(["mosec_app.py", "--address", "127.0.0.1", "--port", &port]);
                 command.env("PEER_WORKERS", workers).env("PEER_BATCH", batch.to_string());
             }
@@ -116,33 +118,38 @@ impl Kind {
 
 /// A running peer; it and its processes end when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Peer {
-    pub(crate) kind: Kind,
+pub(crate) struct PeerServer {
+    pub(crate) kind: PeerKind,
     child: Child,
     port: u16,
     times: tempfile::TempDir,
 }
 
-impl Peer {
+impl PeerServer {
     /// Starts a peer with `model`, an ONNX file, in `workers` processes; it may not answer yet.
-    pub(crate) fn spawn(environment: &Environment, kind: Kind, model: &Path, workers: usize) -> Peer {
+    pub(crate) fn spawn(environment: &PeerEnvironment, kind: PeerKind, model: &Path, workers: usize) -> PeerServer {
         let (port, times) = (free_port(), tempfile::tempdir().unwrap());
         let mut command = kind.command(environment, port, workers);
         command.env("PEER_MODEL", model).env("PEER_TIMES", times.path());
         // A group of its own, so that it ends with all its workers.
         command.process_group(0).stdout(Stdio::null()).stderr(Stdio::null());
         let child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-        Peer { kind, child, port, times }
+        PeerServer { kind, child, port, times }
     }
 
     /// Starts one and waits until it answers.
     ///
     /// # Errors
     /// Where it never does.
-    pub(crate) fn start(environment: &Environment, kind: Kind, model: &Path, body: &str) -> Result<Peer, String> {
-        let peer = Peer::spawn(environment, kind, model, 2);
+    pub(crate) fn start(
+        environment: &PeerEnvironment,
+        kind: PeerKind,
+        model: &Path,
+        body: &str,
+    ) -> Result<PeerServer, String> {
+        let peer = PeerServer::spawn(environment, kind, model, 2);
         let began = Instant::now();
-        while !crate::client::ask_once(peer.port, "/predict", body) {
+        while !crate::client::post_once(peer.port, "/predict", body) {
             if began.elapsed() > START_MAX {
                 return Err(format!("{} never answered", kind.name()));
             }
@@ -164,7 +171,7 @@ impl Peer {
     }
 
     /// Items that its processes computed so far, and the seconds which onnxruntime took for them.
-    pub(crate) fn computed(&self) -> (f64, f64) {
+    pub(crate) fn compute_totals(&self) -> (f64, f64) {
         let mut sum = (0.0, 0.0);
         for entry in std::fs::read_dir(self.times.path()).unwrap().flatten() {
             let text = std::fs::read_to_string(entry.path()).unwrap_or_default();
@@ -177,7 +184,7 @@ impl Peer {
     }
 }
 
-impl Drop for Peer {
+impl Drop for PeerServer {
     fn drop(&mut self) {
         let group = format!("-{}", self.child.id());
         let _ = Command::new("kill").args(["-KILL", "--", &group]).status();

@@ -1,20 +1,20 @@
 //! A process with all its descendants: processor time and memory.
 
-use saggar_tests::children;
+use saggar_tests::child_processes;
 
 /// `pid` and every process below it.
-fn tree(pid: u32) -> Vec<u32> {
-    let below = children(pid).into_iter().flat_map(tree);
+fn process_tree(pid: u32) -> Vec<u32> {
+    let below = child_processes(pid).into_iter().flat_map(process_tree);
     std::iter::once(pid).chain(below).collect()
 }
 
 /// Processor microseconds that the tree has used, in user space and in the kernel.
 pub(crate) fn cpu_us(pid: u32) -> f64 {
     // A tick is a hundredth of a second on every Linux that this runs on.
-    tree(pid).into_iter().filter_map(ticks).sum::<f64>() * 1e4
+    process_tree(pid).into_iter().filter_map(cpu_ticks).sum::<f64>() * 1e4
 }
 
-fn ticks(pid: u32) -> Option<f64> {
+fn cpu_ticks(pid: u32) -> Option<f64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name in parentheses may hold anything; user and system time are fields 14 and 15 of all.
     let mut fields = stat.rsplit(')').next()?.split_whitespace().skip(11);
@@ -24,7 +24,7 @@ fn ticks(pid: u32) -> Option<f64> {
 
 /// Memory of the tree, shared pages counted by their share, in MB.
 pub(crate) fn pss_mb(pid: u32) -> f64 {
-    tree(pid).into_iter().filter_map(|pid| kilobytes(&format!("/proc/{pid}/smaps_rollup"), "Pss:")).sum::<f64>()
+    process_tree(pid).into_iter().filter_map(|pid| kilobytes(&format!("/proc/{pid}/smaps_rollup"), "Pss:")).sum::<f64>()
         / 1024.0
 }
 

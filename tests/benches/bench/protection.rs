@@ -3,12 +3,12 @@
 
 use std::time::{Duration, Instant};
 
-use saggar_tests::{Payload, Server};
+use saggar_tests::{HttpPayload, ServerProcess};
 
-use crate::client::{port, post};
+use crate::client::{encode_post, port_of_url};
 use crate::open_loop;
-use crate::report::{Goal, Report};
-use crate::stage::{Stage, picture_json};
+use crate::report::{BenchGoal, BenchReport};
+use crate::stage::{BenchFixture, picture_json};
 use crate::statistics::{median, percentile};
 
 /// Predictions a second: a service that is used, and far from what it could bear.
@@ -18,9 +18,9 @@ const ROUNDS: usize = 5;
 /// More epochs than the training is left to do.
 const EPOCHS: &str = "epochs=100000";
 
-pub(crate) fn measure(stage: &Stage, server: &Server, report: &mut Report) {
+pub(crate) fn measure(stage: &BenchFixture, server: &ServerProcess, report: &mut BenchReport) {
     stage.train_lenet(server);
-    let request = post("/models/lenet/predict", "", &picture_json(&stage.pictures()[0]));
+    let request = encode_post("/models/lenet/predict", "", &picture_json(&stage.pictures()[0]));
     let predict = || p99_ms(server, &request);
     println!(
         "\n{RATE} predictions of LeNet a second, and a training of it on the same device; {ROUNDS} rounds in turn"
@@ -33,10 +33,10 @@ pub(crate) fn measure(stage: &Stage, server: &Server, report: &mut Report) {
         let run = ["run", plugin.to_str().unwrap(), "--project", &project, "--data", "pictures", "--device", "cpu"];
         server.saggar_ok(&[&run[..], &["--", "batch=64", model, EPOCHS]].concat());
         let job = format!("{project}-1");
-        server.wait_for("the training to be under way", |server| (samples(server, &job).0 > 0.0).then_some(()));
-        speed_alone.push(speed(server, &job, || std::thread::sleep(Duration::from_secs_f64(SECONDS))));
-        speed_beside.push(speed(server, &job, || beside.push(predict())));
-        let answer = server.request("POST", &format!("/api/v1/jobs/{job}/stop"), Payload::Nothing);
+        server.wait_for("the training to be under way", |server| (trained_samples(server, &job).0 > 0.0).then_some(()));
+        speed_alone.push(training_rate(server, &job, || std::thread::sleep(Duration::from_secs_f64(SECONDS))));
+        speed_beside.push(training_rate(server, &job, || beside.push(predict())));
+        let answer = server.request("POST", &format!("/api/v1/jobs/{job}/stop"), HttpPayload::Nothing);
         assert!(answer.status < 300, "{}", answer.text);
         server.wait_for_job(&job);
     }
@@ -47,30 +47,31 @@ pub(crate) fn measure(stage: &Stage, server: &Server, report: &mut Report) {
         median(speed_beside.clone())
     );
     let slower = median(beside) / median(alone);
-    report.goal("predictions beside a training: p99 / alone", slower, "x", Goal::AtMost(2.0));
+    report.add_goal("predictions beside a training: p99 / alone", slower, "x", BenchGoal::AtMost(2.0));
     let kept = median(speed_beside) / median(speed_alone);
-    report.goal("a training beside predictions: speed / alone", kept, "x", Goal::AtLeast(0.6));
+    report.add_goal("a training beside predictions: speed / alone", kept, "x", BenchGoal::AtLeast(0.6));
 }
 
-fn p99_ms(server: &Server, request: &[u8]) -> f64 {
-    let outcome = open_loop::run(port(server.url()), request, RATE, SECONDS);
+fn p99_ms(server: &ServerProcess, request: &[u8]) -> f64 {
+    let outcome = open_loop::run(port_of_url(server.url()), request, RATE, SECONDS);
     assert_eq!(outcome.answered.len() as u64, outcome.due, "{:?}", outcome.statuses);
     percentile(outcome.answered.iter().map(|seconds| seconds * 1e3).collect(), 99.0)
 }
 
 /// Samples a second while `f` runs, between two reports of the job.
-fn speed(server: &Server, job: &str, f: impl FnOnce()) -> f64 {
+fn training_rate(server: &ServerProcess, job: &str, f: impl FnOnce()) -> f64 {
     let next = |after: (f64, Instant)| {
-        server.wait_for("a report of the job", |server| Some(samples(server, job)).filter(|now| now.0 > after.0))
+        server
+            .wait_for("a report of the job", |server| Some(trained_samples(server, job)).filter(|now| now.0 > after.0))
     };
-    let first = next(samples(server, job));
+    let first = next(trained_samples(server, job));
     f();
-    let last = next(samples(server, job));
+    let last = next(trained_samples(server, job));
     (last.0 - first.0) / (last.1 - first.1).as_secs_f64()
 }
 
 /// Samples that the job has trained on, as far as it has told, and when that was asked.
-fn samples(server: &Server, job: &str) -> (f64, Instant) {
+fn trained_samples(server: &ServerProcess, job: &str) -> (f64, Instant) {
     let attempts = &server.get(&format!("/api/v1/jobs/{job}"))["attempts"];
     (attempts[0]["samples"].as_f64().unwrap_or(0.0), Instant::now())
 }

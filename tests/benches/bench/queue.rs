@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use saggar_tests::{Server, Steady};
+use saggar_tests::{ServerProcess, SteadyJob};
 use serde_json::Value;
 
 use crate::processes::rss_mb;
-use crate::report::{Goal, Report};
-use crate::stage::Stage;
+use crate::report::{BenchGoal, BenchReport};
+use crate::stage::BenchFixture;
 use crate::statistics::median;
 
 /// Starts that the median is of.
@@ -16,12 +16,12 @@ const STARTS: usize = 9;
 const JOBS: usize = 500;
 const STEPS: u64 = 20;
 
-pub(crate) fn measure(_: &Stage, server: &Server, report: &mut Report) {
+pub(crate) fn measure(_: &BenchFixture, server: &ServerProcess, report: &mut BenchReport) {
     println!("\nqueue: {STARTS} starts on an idle machine, then {JOBS} jobs of {STEPS} steps at once, one at a time");
-    let starts = (0..STARTS).map(|_| first_step(server)).collect();
-    report.goal("submission to first step on an idle machine", median(starts), " s", Goal::AtMost(2.0));
+    let starts = (0..STARTS).map(|_| first_step_seconds(server)).collect();
+    report.add_goal("submission to first step on an idle machine", median(starts), " s", BenchGoal::AtMost(2.0));
 
-    let spec = Steady::steps(STEPS).with("project", "many").spec(server);
+    let spec = SteadyJob::with_steps(STEPS).with_field("project", "many").spec(server);
     let names: Vec<Value> = (0..JOBS).map(|_| server.post("/api/v1/jobs", &spec)["name"].clone()).collect();
     let mut rss: f64 = 0.0;
     let last = names[JOBS - 1].as_str().unwrap();
@@ -42,13 +42,13 @@ pub(crate) fn measure(_: &Stage, server: &Server, report: &mut Report) {
     let inside: f64 = attempts.iter().map(|it| time(it, "wall_seconds")).sum();
     let whole = (end - begin) / 1000.0;
     println!("  {JOBS} jobs in {whole:.1} s, {inside:.1} s of it inside attempts; the server held at most {rss:.0} MB");
-    report.goal("500 small jobs: share of the time inside attempts", inside / whole, "", Goal::AtLeast(0.9));
-    report.goal("500 small jobs: the server's resident memory", rss, " MB", Goal::AtMost(300.0));
+    report.add_goal("500 small jobs: share of the time inside attempts", inside / whole, "", BenchGoal::AtLeast(0.9));
+    report.add_goal("500 small jobs: the server's resident memory", rss, " MB", BenchGoal::AtMost(300.0));
 }
 
 /// Seconds from the submission of a job to its first step.
-fn first_step(server: &Server) -> f64 {
-    let spec = Steady::steps(5).with("project", "first").spec(server);
+fn first_step_seconds(server: &ServerProcess) -> f64 {
+    let spec = SteadyJob::with_steps(5).with_field("project", "first").spec(server);
     let began = Instant::now();
     let name = server.post("/api/v1/jobs", &spec)["name"].as_str().unwrap().to_owned();
     while server.job(&name)["step"].as_u64() == Some(0) {

@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
-use saggar_tests::{Server, guest, lenet, root};
+use saggar_tests::{ServerProcess, guest, lenet, root};
 use serde_json::json;
 
-use crate::peers::Environment;
+use crate::peers::PeerEnvironment;
 
 /// Height and width of a picture.
 pub(crate) const SIDE: usize = 28;
@@ -21,22 +21,22 @@ const PICTURES: usize = 64;
 
 /// A home directory and what is asked of its models.
 #[derive(Debug)]
-pub(crate) struct Stage {
+pub(crate) struct BenchFixture {
     home: tempfile::TempDir,
     data: PathBuf,
     pictures: Vec<Vec<u8>>,
 }
 
-impl Stage {
-    pub(crate) fn new() -> Stage {
+impl BenchFixture {
+    pub(crate) fn new() -> BenchFixture {
         let home = tempfile::tempdir().unwrap();
         let data = match std::env::var_os("MNIST") {
             Some(mnist) => PathBuf::from(mnist),
-            None => enlarged_digits(home.path()),
+            None => write_enlarged_digits(home.path()),
         };
         let images = gunzip(&data.join("t10k-images-idx3-ubyte.gz"));
         let pictures = images[16..].chunks_exact(SIDE * SIDE).take(PICTURES).map(<[u8]>::to_vec).collect();
-        Stage { home, data, pictures }
+        BenchFixture { home, data, pictures }
     }
 
     pub(crate) fn home(&self) -> &Path {
@@ -44,12 +44,12 @@ impl Stage {
     }
 
     /// Starts a server on the home directory.
-    pub(crate) fn server(&self) -> Server {
-        Server::start(self.home())
+    pub(crate) fn start_server(&self) -> ServerProcess {
+        ServerProcess::start(self.home())
     }
 
     /// Publishes `lenet`, by training for one epoch, unless it is there. Returns the job.
-    pub(crate) fn train_lenet(&self, server: &Server) {
+    pub(crate) fn train_lenet(&self, server: &ServerProcess) {
         if self.is_published("lenet") {
             return server.wait_for_version("lenet", 1);
         }
@@ -62,7 +62,7 @@ impl Stage {
     }
 
     /// Publishes version `version` of a model of linear layers, unless it is there.
-    pub(crate) fn publish_linear(&self, server: &Server, model: &str, version: u64, depth: u32, width: u32) {
+    pub(crate) fn publish_linear(&self, server: &ServerProcess, model: &str, version: u64, depth: u32, width: u32) {
         if !self.home().join(format!("models/{model}/{version}/manifest.json")).is_file() {
             let (plugin, seed) = (guest("matmul"), version.to_string());
             let named = [("model", model.to_owned()), ("depth", depth.to_string()), ("width", width.to_string())];
@@ -79,9 +79,9 @@ impl Stage {
     ///
     /// # Errors
     /// What Python says.
-    pub(crate) fn onnx(&self, environment: &Environment) -> Result<PathBuf, String> {
+    pub(crate) fn export_onnx(&self, environment: &PeerEnvironment) -> Result<PathBuf, String> {
         let file = self.home().join("lenet.onnx");
-        environment.onnx(&self.home().join("models/lenet/1"), &file).map(|()| file)
+        environment.export_onnx(&self.home().join("models/lenet/1"), &file).map(|()| file)
     }
 
     fn is_published(&self, model: &str) -> bool {
@@ -112,11 +112,11 @@ pub(crate) fn vector_json() -> String {
 }
 
 /// The project's digits, 8 by 8 and 0 to 16, as pictures of MNIST's size and in its form.
-fn enlarged_digits(home: &Path) -> PathBuf {
+fn write_enlarged_digits(home: &Path) -> PathBuf {
     let dir = home.join("enlarged");
     std::fs::create_dir(&dir).unwrap();
     let csv = gunzip(&root().join("examples/digits/digits.csv.gz"));
-    let rows: Vec<Vec<u8>> = String::from_utf8(csv).unwrap().lines().filter_map(row).collect();
+    let rows: Vec<Vec<u8>> = String::from_utf8(csv).unwrap().lines().filter_map(parse_digit_row).collect();
     let (train, held_out) = rows.split_at(rows.len() * 5 / 6);
     for (rows, images, labels) in [
         (train, "train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz"),
@@ -125,7 +125,7 @@ fn enlarged_digits(home: &Path) -> PathBuf {
         let count = (rows.len() as u32).to_be_bytes();
         let side = (SIDE as u32).to_be_bytes();
         let mut pixels = [&[0, 0, 8, 3][..], &count, &side, &side].concat();
-        rows.iter().for_each(|row| pixels.extend(enlarged(&row[..64])));
+        rows.iter().for_each(|row| pixels.extend(enlarge_digit(&row[..64])));
         let mut classes = [&[0, 0, 8, 1][..], &count].concat();
         classes.extend(rows.iter().map(|row| row[64]));
         gzip(&dir.join(images), &pixels);
@@ -135,12 +135,12 @@ fn enlarged_digits(home: &Path) -> PathBuf {
 }
 
 /// 64 pixels and the class; none for a heading.
-fn row(line: &str) -> Option<Vec<u8>> {
+fn parse_digit_row(line: &str) -> Option<Vec<u8>> {
     let row: Vec<u8> = line.split(',').map(|number| number.trim().parse().ok()).collect::<Option<_>>()?;
     (row.len() == 65).then_some(row)
 }
 
-fn enlarged(pixels: &[u8]) -> impl Iterator<Item = u8> {
+fn enlarge_digit(pixels: &[u8]) -> impl Iterator<Item = u8> {
     let source = |at: usize| at * 8 / SIDE;
     let pixel = move |at: usize| pixels[source(at / SIDE) * 8 + source(at % SIDE)];
     (0..SIDE * SIDE).map(move |at| pixel(at).saturating_mul(15))

@@ -3,13 +3,13 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use saggar_tests::{Payload, Server, copy_version};
+use saggar_tests::{HttpPayload, ServerProcess, copy_version};
 use serde_json::json;
 
-use crate::client::{Connection, port, post};
+use crate::client::{HttpConnection, encode_post, port_of_url};
 use crate::processes::rss_mb;
-use crate::report::{Goal, Report};
-use crate::stage::{Stage, vector_json};
+use crate::report::{BenchGoal, BenchReport};
+use crate::stage::{BenchFixture, vector_json};
 use crate::statistics::{percentile, slope};
 
 const MODEL: &str = "swapped";
@@ -23,21 +23,22 @@ const PAUSE: Duration = Duration::from_millis(80);
 /// disturbs may show late.
 const WINDOW_MARGIN: Duration = Duration::from_millis(15);
 /// Versions that were copied and are old are removed, but for so many.
-const KEPT: u64 = 4;
+const VERSIONS_KEPT: u64 = 4;
 
 /// One request: when it began, in seconds since the load did, how long it took, and whether it was answered with 200.
-type Sample = (f64, f64, bool);
+type RequestSample = (f64, f64, bool);
 
-pub(crate) fn measure(stage: &Stage, server: &Server, report: &mut Report) {
+pub(crate) fn measure(stage: &BenchFixture, server: &ServerProcess, report: &mut BenchReport) {
     let swaps = std::env::var("SWAPS").ok().and_then(|swaps| swaps.parse().ok()).unwrap_or(1000);
     stage.publish_linear(server, MODEL, 1, 0, 1);
     stage.publish_linear(server, MODEL, 2, 0, 1);
-    let swap = Swapper::new(stage, server);
-    println!("\n{swaps} swaps of weights under {CONNECTIONS} connections, by {}", swap.how());
+    let swap = VersionSwapper::new(stage, server);
+    println!("\n{swaps} swaps of weights under {CONNECTIONS} connections, by {}", swap.swap_method());
     let (over, began) = (AtomicBool::new(false), Instant::now());
     let (mut windows, mut resident, mut device, mut pause) = (Vec::new(), Vec::new(), Vec::new(), PAUSE);
-    let samples: Vec<Sample> = std::thread::scope(|scope| {
-        let clients: Vec<_> = (0..CONNECTIONS).map(|_| scope.spawn(|| ask_until(server, &over, began))).collect();
+    let samples: Vec<RequestSample> = std::thread::scope(|scope| {
+        let clients: Vec<_> =
+            (0..CONNECTIONS).map(|_| scope.spawn(|| send_requests_until(server, &over, began))).collect();
         for number in 0..swaps {
             if number % SAMPLE_SWAPS == 0 {
                 resident.push(rss_mb(server.pid()));
@@ -56,18 +57,25 @@ pub(crate) fn measure(stage: &Stage, server: &Server, report: &mut Report) {
         over.store(true, Ordering::Release);
         clients.into_iter().flat_map(|client| client.join().unwrap()).collect()
     });
-    tell(&samples, &windows, &resident, &device, report);
+    report_swaps(&samples, &windows, &resident, &device, report);
 }
 
-fn tell(samples: &[Sample], windows: &[(f64, f64)], resident: &[f64], device: &[f64], report: &mut Report) {
+fn report_swaps(
+    samples: &[RequestSample],
+    windows: &[(f64, f64)],
+    resident: &[f64],
+    device: &[f64],
+    report: &mut BenchReport,
+) {
     let failed = samples.iter().filter(|sample| !sample.2).count();
     // By when a request began: of windows that it only reaches into, a long one would have more than its share.
-    let in_window = |&(start, ..): &Sample| {
+    let in_window = |&(start, ..): &RequestSample| {
         let at = windows.partition_point(|window| window.1 < start);
         windows.get(at).is_some_and(|window| window.0 <= start)
     };
-    let (inside, outside): (Vec<&Sample>, Vec<&Sample>) = samples.iter().partition(|sample| in_window(sample));
-    let p99_ms = |samples: &[&Sample]| percentile(samples.iter().map(|sample| sample.1 * 1e3).collect(), 99.0);
+    let (inside, outside): (Vec<&RequestSample>, Vec<&RequestSample>) =
+        samples.iter().partition(|sample| in_window(sample));
+    let p99_ms = |samples: &[&RequestSample]| percentile(samples.iter().map(|sample| sample.1 * 1e3).collect(), 99.0);
     let (inside_ms, outside_ms) = (p99_ms(&inside), p99_ms(&outside));
     println!("  {} requests, {failed} failed", samples.len());
     println!("  p99 in swaps {inside_ms:.2} ms of {}, outside {outside_ms:.2} ms of {}", inside.len(), outside.len());
@@ -75,23 +83,24 @@ fn tell(samples: &[Sample], windows: &[(f64, f64)], resident: &[f64], device: &[
     let settled = &resident[resident.len().min(2)..];
     println!("  resident MB at every {SAMPLE_SWAPS} swaps: {resident:.1?}");
     println!("  device bytes at every {SAMPLE_SWAPS} swaps: {device:?}");
-    report.goal("swaps: failed requests", failed as f64, "", Goal::AtMost(0.0));
-    report.goal("swaps: p99 in windows / outside", inside_ms / outside_ms, "x", Goal::AtMost(1.2));
+    report.add_goal("swaps: failed requests", failed as f64, "", BenchGoal::AtMost(0.0));
+    report.add_goal("swaps: p99 in windows / outside", inside_ms / outside_ms, "x", BenchGoal::AtMost(1.2));
     if settled.len() > 2 {
-        report.goal("swaps: resident memory per 100", slope(settled), " MB", Goal::AtMost(0.1));
+        report.add_goal("swaps: resident memory per 100", slope(settled), " MB", BenchGoal::AtMost(0.1));
     }
     let growth = device.last().unwrap_or(&f64::NAN) - device.get(1).unwrap_or(&f64::NAN);
-    report.goal("swaps: device bytes, growth after the first 100", growth, "", Goal::AtMost(0.0));
+    report.add_goal("swaps: device bytes, growth after the first 100", growth, "", BenchGoal::AtMost(0.0));
 }
 
 /// Asks on one connection, again and again. A connection that breaks is a failed request, and opened again.
-fn ask_until(server: &Server, over: &AtomicBool, began: Instant) -> Vec<Sample> {
-    let (port, request) = (port(server.url()), post(&format!("/models/{MODEL}/predict"), "", &vector_json()));
+fn send_requests_until(server: &ServerProcess, over: &AtomicBool, began: Instant) -> Vec<RequestSample> {
+    let (port, request) =
+        (port_of_url(server.url()), encode_post(&format!("/models/{MODEL}/predict"), "", &vector_json()));
     let (mut samples, mut connection) = (Vec::new(), None);
     while !over.load(Ordering::Acquire) {
         let start = Instant::now();
-        let mut open = connection.take().map_or_else(|| Connection::open(port), Ok);
-        let status = open.as_mut().map_err(|_| ()).and_then(|open| open.ask(&request).map_err(|_| ()));
+        let mut open = connection.take().map_or_else(|| HttpConnection::open(port), Ok);
+        let status = open.as_mut().map_err(|_| ()).and_then(|open| open.send(&request).map_err(|_| ()));
         samples.push(((start - began).as_secs_f64(), start.elapsed().as_secs_f64(), status == Ok(200)));
         connection = open.ok().filter(|_| status.is_ok());
     }
@@ -99,27 +108,30 @@ fn ask_until(server: &Server, over: &AtomicBool, began: Instant) -> Vec<Sample> 
 }
 
 /// Bytes of the device in use, by all owners.
-fn device_bytes(server: &Server) -> f64 {
-    let page = server.request("GET", "/metrics", Payload::Nothing).text;
+fn device_bytes(server: &ServerProcess) -> f64 {
+    let page = server.request("GET", "/metrics", HttpPayload::Nothing).text;
     let values = page.lines().filter(|line| line.starts_with("saggar_gpu_memory_bytes{"));
     values.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
 }
 
 /// Changes which version serves.
-struct Swapper<'a> {
-    stage: &'a Stage,
-    server: &'a Server,
+struct VersionSwapper<'a> {
+    stage: &'a BenchFixture,
+    server: &'a ServerProcess,
     promotes: bool,
 }
 
-impl<'a> Swapper<'a> {
-    fn new(stage: &'a Stage, server: &'a Server) -> Swapper<'a> {
-        let answer =
-            server.request("POST", &format!("/api/v1/models/{MODEL}/promote"), Payload::Json(&json!({ "version": 2 })));
-        Swapper { stage, server, promotes: answer.status == 200 }
+impl<'a> VersionSwapper<'a> {
+    fn new(stage: &'a BenchFixture, server: &'a ServerProcess) -> VersionSwapper<'a> {
+        let answer = server.request(
+            "POST",
+            &format!("/api/v1/models/{MODEL}/promote"),
+            HttpPayload::Json(&json!({ "version": 2 })),
+        );
+        VersionSwapper { stage, server, promotes: answer.status == 200 }
     }
 
-    fn how(&self) -> &'static str {
+    fn swap_method(&self) -> &'static str {
         if self.promotes { "promoting two versions in turn" } else { "copying version directories" }
     }
 
@@ -128,14 +140,14 @@ impl<'a> Swapper<'a> {
         let version = if self.promotes { 1 + number % 2 } else { 3 + number };
         if self.promotes {
             let path = format!("/api/v1/models/{MODEL}/promote");
-            let answer = self.server.request("POST", &path, Payload::Json(&json!({ "version": version })));
+            let answer = self.server.request("POST", &path, HttpPayload::Json(&json!({ "version": version })));
             assert_eq!(answer.status, 200, "{}", answer.text);
         } else {
             let model = self.stage.home().join("models").join(MODEL);
             copy_version(&model, 1 + number % 2, version);
             self.server.wait_for_version(MODEL, version);
-            if version > 2 + KEPT {
-                std::fs::remove_dir_all(model.join((version - KEPT).to_string())).unwrap();
+            if version > 2 + VERSIONS_KEPT {
+                std::fs::remove_dir_all(model.join((version - VERSIONS_KEPT).to_string())).unwrap();
             }
             return;
         }

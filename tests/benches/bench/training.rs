@@ -1,11 +1,11 @@
 //! A short training, from the dataset to the published version.
 
-use saggar_tests::Server;
+use saggar_tests::ServerProcess;
 
-use crate::report::Report;
-use crate::stage::{SIDE, Stage};
+use crate::report::BenchReport;
+use crate::stage::{BenchFixture, SIDE};
 
-pub(crate) fn measure(stage: &Stage, server: &Server, _: &mut Report) {
+pub(crate) fn measure(stage: &BenchFixture, server: &ServerProcess, _: &mut BenchReport) {
     stage.train_lenet(server);
     let job = server.get("/api/v1/jobs/lenet-1");
     let attempt = &job["attempts"][0];

@@ -15,12 +15,12 @@ const NODES_MAX: usize = 64;
 const WORDS: CompileTarget =
     CompileTarget { slab_bytes_max: 1 << 20, binding_bytes_max: 1 << 10, chain_rows_min: 0, ..CompileTarget::gpu() };
 
-fn small(graph: &Graph) -> bool {
+fn is_small(graph: &Graph) -> bool {
     let elements = graph.nodes.iter().map(|node| node.descriptor.shape.elements());
     graph.nodes.len() <= NODES_MAX && elements.fold(0usize, usize::saturating_add) <= ELEMENTS_MAX
 }
 
-fn values(random: &mut CaseRng, ports: &[GraphPort]) -> Vec<InterpTensor> {
+fn random_values(random: &mut CaseRng, ports: &[GraphPort]) -> Vec<InterpTensor> {
     let value = |random: &mut CaseRng, descriptor: &Descriptor| {
         let numbers = (0..descriptor.shape.elements()).map(|_| random.float(-4.0, 4.0).round() / 2.0);
         let numbers: Vec<f64> = if descriptor.dtype.is_float() {
@@ -39,12 +39,13 @@ fn values(random: &mut CaseRng, ports: &[GraphPort]) -> Vec<InterpTensor> {
 /// Where the statement above does not hold.
 pub(crate) fn check(text: &str) {
     let Ok(graph) = parse(text) else { return };
-    if !small(&graph) {
+    if !is_small(&graph) {
         return;
     }
     let Ok(graph) = verify(graph) else { return };
     let random = &mut CaseRng::new(text.len() as u64);
-    let (inputs, variables) = (values(random, &graph.graph().inputs), values(random, &graph.graph().variables));
+    let (inputs, variables) =
+        (random_values(random, &graph.graph().inputs), random_values(random, &graph.graph().variables));
     for target in [CompileTarget::cpu(), WORDS] {
         match compare_with_interpreter(&graph, &inputs, &variables, &target) {
             Ok(compared) => drop(compared.unwrap_or_else(|difference| panic!("{difference}"))),

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use saggar_device::{cpu, gpu};
-use saggar_tests::onnx::{Importer, reasons};
+use saggar_tests::onnx::{ConformanceImporter, count_reasons};
 use saggar_tests::plugin;
 
 fn main() -> ExitCode {
@@ -32,7 +32,7 @@ fn main() -> ExitCode {
 fn check(folders: &[PathBuf], only: &str) -> Result<usize, String> {
     let path = plugin("onnx");
     let component = std::fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-    let importer = Importer::new(&component)?;
+    let importer = ConformanceImporter::new(&component)?;
     let mut devices = vec![cpu::open(None).map_err(|error| error.to_string())?];
     for index in 0..gpu::adapters().len() {
         devices.push(gpu::open(index).map_err(|error| error.to_string())?);
@@ -53,7 +53,7 @@ fn check(folders: &[PathBuf], only: &str) -> Result<usize, String> {
         if verbose {
             report.unsupported.iter().for_each(|line| println!("unsupported {line}"));
         } else {
-            reasons(&report.unsupported).iter().for_each(|(reason, count)| println!("{count:5} {reason}"));
+            count_reasons(&report.unsupported).iter().for_each(|(reason, count)| println!("{count:5} {reason}"));
         }
         println!(
             "{name}: {} passed, {} unsupported, {} wrong of {}",

@@ -5,14 +5,14 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use saggar_tests::webnn::{Devices, check};
+use saggar_tests::webnn::{WebnnDevices, check};
 
 fn main() -> ExitCode {
     let Some(folder) = std::env::args_os().nth(1).map(PathBuf::from) else {
         eprintln!("usage: conformance-webnn FOLDER");
         return ExitCode::from(2);
     };
-    let report = Devices::open().and_then(|devices| {
+    let report = WebnnDevices::open().and_then(|devices| {
         println!("on {}", devices.names().join(", "));
         check(&folder, &devices)
     });

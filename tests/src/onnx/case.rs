@@ -10,21 +10,21 @@ use super::proto;
 
 /// Tensors of a data set.
 #[derive(Clone, Debug)]
-pub(super) struct Given {
+pub(super) struct ConformanceTensor {
     pub(super) name: String,
     pub(super) descriptor: Descriptor,
     pub(super) bytes: Vec<u8>,
 }
 
-impl Given {
+impl ConformanceTensor {
     /// The elements as nested arrays.
     pub(super) fn json(&self) -> Value {
         let mut numbers = proto::elements(self.descriptor.dtype, &self.bytes).into_iter();
-        nested(self.descriptor.shape.dims(), self.descriptor.dtype, &mut numbers)
+        nested_json(self.descriptor.shape.dims(), self.descriptor.dtype, &mut numbers)
     }
 
     /// Where a result differs from this. Near is what the ONNX project's own runner calls near.
-    pub(super) fn differs(&self, descriptor: &Descriptor, bytes: &[u8]) -> Option<String> {
+    pub(super) fn difference_from(&self, descriptor: &Descriptor, bytes: &[u8]) -> Option<String> {
         if self.descriptor != *descriptor {
             return Some(format!("{descriptor} is not {}", self.descriptor));
         }
@@ -38,26 +38,26 @@ impl Given {
     }
 }
 
-fn nested(dims: &[usize], dtype: DType, numbers: &mut impl Iterator<Item = f64>) -> Value {
+fn nested_json(dims: &[usize], dtype: DType, numbers: &mut impl Iterator<Item = f64>) -> Value {
     match dims {
         [] if dtype.is_float() => json!(numbers.next()),
         [] => json!(numbers.next().map(|number| number as i64)),
-        [count, inner @ ..] => Value::Array((0..*count).map(|_| nested(inner, dtype, numbers)).collect()),
+        [count, inner @ ..] => Value::Array((0..*count).map(|_| nested_json(inner, dtype, numbers)).collect()),
     }
 }
 
 /// A model with what it is given and what it should give, once for each data set.
 #[derive(Clone, Debug)]
-pub(super) struct Case {
+pub(super) struct OnnxCase {
     pub(super) model: Vec<u8>,
-    pub(super) sets: Vec<(Vec<Given>, Vec<Given>)>,
+    pub(super) sets: Vec<(Vec<ConformanceTensor>, Vec<ConformanceTensor>)>,
 }
 
 /// The folders of cases, sorted, whose path contains `only`.
 ///
 /// # Errors
 /// Where there is none.
-pub(super) fn folders(root: &Path, only: &str) -> Result<Vec<PathBuf>, String> {
+pub(super) fn case_folders(root: &Path, only: &str) -> Result<Vec<PathBuf>, String> {
     let mut folders: Vec<PathBuf> = ["node", "simple", "pytorch-converted", "pytorch-operator"]
         .iter()
         .filter_map(|kind| fs::read_dir(root.join(kind)).ok())
@@ -73,7 +73,7 @@ pub(super) fn folders(root: &Path, only: &str) -> Result<Vec<PathBuf>, String> {
 ///
 /// # Errors
 /// Why it is none that the host could run: data types that it has not, sequences for tensors.
-pub(super) fn read(folder: &Path) -> Result<Case, String> {
+pub(super) fn read(folder: &Path) -> Result<OnnxCase, String> {
     let model = fs::read(folder.join("model.onnx")).map_err(|error| error.to_string())?;
     let (inputs, outputs) = proto::ports(&model)?;
     let mut sets = Vec::new();
@@ -84,15 +84,15 @@ pub(super) fn read(folder: &Path) -> Result<Case, String> {
         }
         sets.push((tensors(&set, "input", &inputs)?, tensors(&set, "output", &outputs)?));
     }
-    Ok(Case { model, sets })
+    Ok(OnnxCase { model, sets })
 }
 
-fn tensors(set: &Path, what: &str, names: &[String]) -> Result<Vec<Given>, String> {
+fn tensors(set: &Path, what: &str, names: &[String]) -> Result<Vec<ConformanceTensor>, String> {
     let read = |(at, name): (usize, &String)| {
         let file = fs::read(set.join(format!("{what}_{at}.pb"))).map_err(|error| error.to_string())?;
         let (descriptor, bytes) =
             proto::tensor(&file).map_err(|error| format!("data that is no tensor of the host: {error}"))?;
-        Ok(Given { name: name.clone(), descriptor, bytes })
+        Ok(ConformanceTensor { name: name.clone(), descriptor, bytes })
     };
     names.iter().enumerate().map(read).collect()
 }

@@ -6,24 +6,24 @@ use saggar_tensor::interp::float16;
 use saggar_tensor::{DType, Descriptor, Shape};
 
 /// A field of a message.
-enum Field<'a> {
+enum ProtobufField<'a> {
     Number(u64),
     Bytes(&'a [u8]),
 }
 
 /// The fields of a message, with their numbers.
-fn fields(mut bytes: &[u8]) -> Result<Vec<(u64, Field<'_>)>, String> {
+fn fields(mut bytes: &[u8]) -> Result<Vec<(u64, ProtobufField<'_>)>, String> {
     let mut fields = Vec::new();
     while !bytes.is_empty() {
         let key = varint(&mut bytes)?;
         let field = match key & 7 {
-            0 => Field::Number(varint(&mut bytes)?),
-            1 => Field::Bytes(take(&mut bytes, 8)?),
+            0 => ProtobufField::Number(varint(&mut bytes)?),
+            1 => ProtobufField::Bytes(take_bytes(&mut bytes, 8)?),
             2 => {
                 let length = varint(&mut bytes)?;
-                Field::Bytes(take(&mut bytes, length as usize)?)
+                ProtobufField::Bytes(take_bytes(&mut bytes, length as usize)?)
             }
-            5 => Field::Bytes(take(&mut bytes, 4)?),
+            5 => ProtobufField::Bytes(take_bytes(&mut bytes, 4)?),
             wire => return Err(format!("a field of wire type {wire}")),
         };
         fields.push((key >> 3, field));
@@ -44,17 +44,17 @@ fn varint(bytes: &mut &[u8]) -> Result<u64, String> {
     Err("a number of more than 64 bits".to_owned())
 }
 
-fn take<'a>(bytes: &mut &'a [u8], count: usize) -> Result<&'a [u8], String> {
+fn take_bytes<'a>(bytes: &mut &'a [u8], count: usize) -> Result<&'a [u8], String> {
     let (taken, rest) = bytes.split_at_checked(count).ok_or("the file ends in a field")?;
     *bytes = rest;
     Ok(taken)
 }
 
 /// Integers of a repeated field: one by one, or packed.
-fn numbers(field: &Field<'_>, into: &mut Vec<i64>) -> Result<(), String> {
+fn numbers(field: &ProtobufField<'_>, into: &mut Vec<i64>) -> Result<(), String> {
     match field {
-        Field::Number(number) => into.push(*number as i64),
-        Field::Bytes(packed) => {
+        ProtobufField::Number(number) => into.push(*number as i64),
+        ProtobufField::Bytes(packed) => {
             let mut packed = *packed;
             while !packed.is_empty() {
                 into.push(varint(&mut packed)? as i64);
@@ -85,16 +85,16 @@ pub(super) fn ports(model: &[u8]) -> Result<(Vec<String>, Vec<String>), String> 
 }
 
 /// The text in this field of a message.
-fn text(message: &Field<'_>, number: u64) -> Result<String, String> {
+fn text(message: &ProtobufField<'_>, number: u64) -> Result<String, String> {
     let found = fields(bytes(message)?)?.into_iter().find(|(found, _)| *found == number);
     let text = found.map(|(_, field)| bytes(&field).map(<[u8]>::to_vec)).transpose()?.unwrap_or_default();
     String::from_utf8(text).map_err(|error| error.to_string())
 }
 
-fn bytes<'a>(field: &Field<'a>) -> Result<&'a [u8], String> {
+fn bytes<'a>(field: &ProtobufField<'a>) -> Result<&'a [u8], String> {
     match field {
-        Field::Bytes(bytes) => Ok(bytes),
-        Field::Number(_) => Err("a number where a message must be".to_owned()),
+        ProtobufField::Bytes(bytes) => Ok(bytes),
+        ProtobufField::Number(_) => Err("a number where a message must be".to_owned()),
     }
 }
 
@@ -107,10 +107,10 @@ pub(super) fn tensor(file: &[u8]) -> Result<(Descriptor, Vec<u8>), String> {
     for (number, field) in fields(file)? {
         match (number, &field) {
             (1, _) => numbers(&field, &mut dims)?,
-            (2, Field::Number(number)) => kind = *number,
-            (4, Field::Bytes(bytes)) => floats.extend_from_slice(bytes),
+            (2, ProtobufField::Number(number)) => kind = *number,
+            (4, ProtobufField::Bytes(bytes)) => floats.extend_from_slice(bytes),
             (5 | 7 | 11, _) => numbers(&field, &mut integers)?,
-            (9, Field::Bytes(bytes)) => raw = Some(bytes.to_vec()),
+            (9, ProtobufField::Bytes(bytes)) => raw = Some(bytes.to_vec()),
             _ => {}
         }
     }

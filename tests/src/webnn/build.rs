@@ -6,15 +6,15 @@ use saggar_tensor::op::{Scalar, ScatterCombine};
 use saggar_tensor::{DType, GraphBuilder, GraphError, NodeId, Shape, nn};
 use serde_json::Value as Json;
 
-use super::options::Arguments;
+use super::options::StepArguments;
 
-type Built = Result<NodeId, String>;
+type WebnnNodeResult = Result<NodeId, String>;
 
 /// Adds a step's operator, and its results under their names.
-pub(super) fn step(g: &mut GraphBuilder, nodes: &mut HashMap<String, NodeId>, step: &Json) -> Result<(), String> {
+pub(super) fn build_step(g: &mut GraphBuilder, nodes: &mut HashMap<String, NodeId>, step: &Json) -> Result<(), String> {
     let op = step["op"].as_str().unwrap_or("nothing");
-    let arguments = Arguments { step, nodes };
-    let made = several(g, op, &arguments)?;
+    let arguments = StepArguments { step, nodes };
+    let made = build_multi_output(g, op, &arguments)?;
     let names = match &step["outputs"] {
         Json::Array(names) => names.iter().filter_map(Json::as_str).map(str::to_owned).collect(),
         name => vec![name.as_str().unwrap_or("?").to_owned()],
@@ -23,12 +23,12 @@ pub(super) fn step(g: &mut GraphBuilder, nodes: &mut HashMap<String, NodeId>, st
     Ok(())
 }
 
-fn text(error: GraphError) -> String {
+fn error_text(error: GraphError) -> String {
     error.to_string()
 }
 
 /// Operators with several results; all others have one.
-fn several(g: &mut GraphBuilder, op: &str, a: &Arguments<'_>) -> Result<Vec<NodeId>, String> {
+fn build_multi_output(g: &mut GraphBuilder, op: &str, a: &StepArguments<'_>) -> Result<Vec<NodeId>, String> {
     let rank = |g: &GraphBuilder, node: NodeId| g.descriptor_of(node).map(|found| found.shape.rank()).unwrap_or(0);
     match op {
         "split" => {
@@ -41,50 +41,51 @@ fn several(g: &mut GraphBuilder, op: &str, a: &Arguments<'_>) -> Result<Vec<Node
                     vec![whole / count; count]
                 }
             };
-            nn::split(g, x, &sizes, axis).map_err(text)
+            nn::split(g, x, &sizes, axis).map_err(error_text)
         }
         "gru" => {
             let weights = [a.operand(1)?, a.operand(2)?];
             let (initial, sequence) = (a.optional("initialHiddenState")?, a.flag("returnSequence", false));
-            let [last, all] = nn::gru(g, a.operand(0)?, weights, initial, a.direction()?, &a.gru()?).map_err(text)?;
+            let [last, all] =
+                nn::gru(g, a.operand(0)?, weights, initial, a.direction()?, &a.gru()?).map_err(error_text)?;
             Ok(if sequence { vec![last, all] } else { vec![last] })
         }
         "lstm" => {
             let weights = [a.operand(1)?, a.operand(2)?];
             let initial = [a.optional("initialHiddenState")?, a.optional("initialCellState")?];
-            let made = nn::lstm(g, a.operand(0)?, weights, initial, a.direction()?, &a.lstm()?).map_err(text)?;
+            let made = nn::lstm(g, a.operand(0)?, weights, initial, a.direction()?, &a.lstm()?).map_err(error_text)?;
             Ok(made[..if a.flag("returnSequence", false) { 3 } else { 2 }].to_vec())
         }
         "lstmCell" => {
             let (weights, states) = ([a.operand(1)?, a.operand(2)?], [a.operand(3)?, a.operand(4)?]);
-            Ok(nn::lstm_cell(g, a.operand(0)?, weights, states, &a.lstm()?).map_err(text)?.to_vec())
+            Ok(nn::lstm_cell(g, a.operand(0)?, weights, states, &a.lstm()?).map_err(error_text)?.to_vec())
         }
-        _ => one(g, op, a).map(|node| vec![node]),
+        _ => build_single_output(g, op, a).map(|node| vec![node]),
     }
 }
 
-fn one(g: &mut GraphBuilder, op: &str, a: &Arguments<'_>) -> Built {
-    if let Some(built) = unary(g, op, a) {
+fn build_single_output(g: &mut GraphBuilder, op: &str, a: &StepArguments<'_>) -> WebnnNodeResult {
+    if let Some(built) = build_unary(g, op, a) {
         return built;
     }
-    if let Some(built) = binary(g, op, a) {
+    if let Some(built) = build_binary(g, op, a) {
         return built;
     }
-    if let Some(built) = reduction(g, op, a) {
+    if let Some(built) = build_reduction(g, op, a) {
         return built;
     }
-    if let Some(built) = movement(g, op, a) {
+    if let Some(built) = build_movement(g, op, a) {
         return built;
     }
-    if let Some(built) = indexed(g, op, a) {
+    if let Some(built) = build_indexed(g, op, a) {
         return built;
     }
-    network(g, op, a).unwrap_or_else(|| Err(format!("there is no operator {op}")))
+    build_network_operator(g, op, a).unwrap_or_else(|| Err(format!("there is no operator {op}")))
 }
 
-fn unary(g: &mut GraphBuilder, op: &str, a: &Arguments<'_>) -> Option<Built> {
-    type Build = fn(&mut GraphBuilder, NodeId) -> Result<NodeId, GraphError>;
-    let build: Build = match op {
+fn build_unary(g: &mut GraphBuilder, op: &str, a: &StepArguments<'_>) -> Option<WebnnNodeResult> {
+    type UnaryBuilder = fn(&mut GraphBuilder, NodeId) -> Result<NodeId, GraphError>;
+    let build: UnaryBuilder = match op {
         "abs" => GraphBuilder::abs,
         "ceil" => GraphBuilder::ceil,
         "cos" => GraphBuilder::cos,
@@ -108,14 +109,14 @@ fn unary(g: &mut GraphBuilder, op: &str, a: &Arguments<'_>) -> Option<Built> {
         "sigmoid" => nn::sigmoid,
         "softplus" => nn::softplus,
         "softsign" => nn::softsign,
-        _ => return activation(g, op, a),
+        _ => return build_activation(g, op, a),
     };
-    Some(a.operand(0).and_then(|x| build(g, x).map_err(text)))
+    Some(a.operand(0).and_then(|x| build(g, x).map_err(error_text)))
 }
 
-fn activation(g: &mut GraphBuilder, op: &str, a: &Arguments<'_>) -> Option<Built> {
+fn build_activation(g: &mut GraphBuilder, op: &str, a: &StepArguments<'_>) -> Option<WebnnNodeResult> {
     let number = |name: &str, default: f64| a.number(name).map(|number| number.unwrap_or(default));
-    let built = || -> Option<Built> {
+    let built = || -> Option<WebnnNodeResult> {
         let x = match a.operand(0) {
             Ok(x) => x,
             Err(error) => return Some(Err(error)),
@@ -142,14 +143,14 @@ fn activation(g: &mut GraphBuilder, op: &str, a: &Arguments<'_>) -> Option<Built
             },
             _ => return None,
         };
-        Some(built.map_err(text))
+        Some(built.map_err(error_text))
     };
     matches!(op, "elu" | "leakyRelu" | "hardSigmoid" | "linear" | "clamp" | "softmax" | "cast").then(built).flatten()
 }
 
-fn binary(g: &mut GraphBuilder, op: &str, a: &Arguments<'_>) -> Option<Built> {
-    type Build = fn(&mut GraphBuilder, NodeId, NodeId) -> Result<NodeId, GraphError>;
-    let build: Build = match op {
+fn build_binary(g: &mut GraphBuilder, op: &str, a: &StepArguments<'_>) -> Option<WebnnNodeResult> {
+    type BinaryBuilder = fn(&mut GraphBuilder, NodeId, NodeId) -> Result<NodeId, GraphError>;
+    let build: BinaryBuilder = match op {
         "add" => GraphBuilder::add,
         "sub" => GraphBuilder::sub,
         "mul" => GraphBuilder::mul,
@@ -171,12 +172,12 @@ fn binary(g: &mut GraphBuilder, op: &str, a: &Arguments<'_>) -> Option<Built> {
         "gatherND" => nn::gather_nd,
         _ => return None,
     };
-    Some(a.operand(0).and_then(|x| build(g, x, a.operand(1)?).map_err(text)))
+    Some(a.operand(0).and_then(|x| build(g, x, a.operand(1)?).map_err(error_text)))
 }
 
-fn reduction(g: &mut GraphBuilder, op: &str, a: &Arguments<'_>) -> Option<Built> {
-    type Build = fn(&mut GraphBuilder, NodeId, &[usize], bool) -> Result<NodeId, GraphError>;
-    let build: Build = match op {
+fn build_reduction(g: &mut GraphBuilder, op: &str, a: &StepArguments<'_>) -> Option<WebnnNodeResult> {
+    type ReductionBuilder = fn(&mut GraphBuilder, NodeId, &[usize], bool) -> Result<NodeId, GraphError>;
+    let build: ReductionBuilder = match op {
         "reduceL1" => nn::reduce_l1,
         "reduceL2" => nn::reduce_l2,
         "reduceLogSum" => nn::reduce_log_sum,
@@ -187,31 +188,31 @@ fn reduction(g: &mut GraphBuilder, op: &str, a: &Arguments<'_>) -> Option<Built>
         "reduceProduct" => GraphBuilder::reduce_product,
         "reduceSum" => GraphBuilder::reduce_sum,
         "reduceSumSquare" => nn::reduce_sum_square,
-        "argMax" | "argMin" => return Some(extreme(g, op, a)),
+        "argMax" | "argMin" => return Some(build_extreme(g, op, a)),
         "cumulativeSum" => {
             let (exclusive, reversed) = (a.flag("exclusive", false), a.flag("reversed", false));
             return Some(a.operand(0).and_then(|x| {
-                nn::cumulative_sum(g, x, a.size("axis")?.unwrap_or(0), exclusive, reversed).map_err(text)
+                nn::cumulative_sum(g, x, a.size("axis")?.unwrap_or(0), exclusive, reversed).map_err(error_text)
             }));
         }
         _ => return None,
     };
     Some(a.operand(0).and_then(|x| {
-        let rank = g.descriptor_of(x).map_err(text)?.shape.rank();
+        let rank = g.descriptor_of(x).map_err(error_text)?.shape.rank();
         let axes = a.sizes("axes")?.unwrap_or_else(|| (0..rank).collect());
-        build(g, x, &axes, a.flag("keepDimensions", false)).map_err(text)
+        build(g, x, &axes, a.flag("keepDimensions", false)).map_err(error_text)
     }))
 }
 
-fn extreme(g: &mut GraphBuilder, op: &str, a: &Arguments<'_>) -> Built {
+fn build_extreme(g: &mut GraphBuilder, op: &str, a: &StepArguments<'_>) -> WebnnNodeResult {
     let (x, axis) = (a.operand(0)?, a.size("axis")?.unwrap_or(0));
     let keep = a.flag("keepDimensions", false);
     let place = if op == "argMax" { g.arg_max(x, axis, keep) } else { g.arg_min(x, axis, keep) };
     let dtype = a.dtype("outputDataType")?.unwrap_or(DType::I32);
-    g.cast(place.map_err(text)?, dtype).map_err(text)
+    g.cast(place.map_err(error_text)?, dtype).map_err(error_text)
 }
 
-fn movement(g: &mut GraphBuilder, op: &str, a: &Arguments<'_>) -> Option<Built> {
+fn build_movement(g: &mut GraphBuilder, op: &str, a: &StepArguments<'_>) -> Option<WebnnNodeResult> {
     let mut built = || -> Result<Option<Result<NodeId, GraphError>>, String> {
         let sizes = |name: &str| a.sizes(name).map(|sizes| sizes.unwrap_or_default());
         if op == "concat" {
@@ -221,9 +222,9 @@ fn movement(g: &mut GraphBuilder, op: &str, a: &Arguments<'_>) -> Option<Built> 
             return Ok(None);
         }
         let x = a.operand(0)?;
-        let shape = g.descriptor_of(x).map_err(text)?.shape.clone();
+        let shape = g.descriptor_of(x).map_err(error_text)?.shape.clone();
         Ok(Some(match op {
-            "expand" => g.broadcast_to(x, Shape::new(sizes("newShape")?).map_err(text)?),
+            "expand" => g.broadcast_to(x, Shape::new(sizes("newShape")?).map_err(error_text)?),
             "reshape" => g.reshape(x, &sizes("newShape")?),
             "reverse" => g.reverse(x, &a.sizes("axes")?.unwrap_or_else(|| (0..shape.rank()).collect())),
             "transpose" => {
@@ -255,13 +256,13 @@ fn movement(g: &mut GraphBuilder, op: &str, a: &Arguments<'_>) -> Option<Built> 
     };
     match built() {
         Ok(None) => None,
-        Ok(Some(built)) => Some(built.map_err(text)),
+        Ok(Some(built)) => Some(built.map_err(error_text)),
         Err(error) => Some(Err(error)),
     }
 }
 
-fn indexed(g: &mut GraphBuilder, op: &str, a: &Arguments<'_>) -> Option<Built> {
-    let mut built = || -> Built {
+fn build_indexed(g: &mut GraphBuilder, op: &str, a: &StepArguments<'_>) -> Option<WebnnNodeResult> {
+    let mut built = || -> WebnnNodeResult {
         let (x, second, axis) = (a.operand(0)?, a.operand(1)?, a.size("axis")?.unwrap_or(0));
         let made = match op {
             "gather" => g.gather(x, second, axis),
@@ -272,19 +273,19 @@ fn indexed(g: &mut GraphBuilder, op: &str, a: &Arguments<'_>) -> Option<Built> {
             "dequantizeLinear" => nn::dequantize_linear(g, x, second, a.operand(2)?),
             _ => nn::quantize_linear(g, x, second, a.operand(2)?),
         };
-        made.map_err(text)
+        made.map_err(error_text)
     };
     let known =
         ["gather", "gatherElements", "scatterElements", "scatterND", "where", "dequantizeLinear", "quantizeLinear"];
     known.contains(&op).then(&mut built)
 }
 
-fn network(g: &mut GraphBuilder, op: &str, a: &Arguments<'_>) -> Option<Built> {
+fn build_network_operator(g: &mut GraphBuilder, op: &str, a: &StepArguments<'_>) -> Option<WebnnNodeResult> {
     let mut built = || -> Result<Option<Result<NodeId, GraphError>>, String> {
         let x = a.operand(0)?;
         let (scale, bias) = (a.optional("scale")?, a.optional("bias")?);
         let epsilon = a.number("epsilon")?.unwrap_or(1e-5);
-        let rank = g.descriptor_of(x).map_err(text)?.shape.rank();
+        let rank = g.descriptor_of(x).map_err(error_text)?.shape.rank();
         Ok(Some(match op {
             "conv2d" => nn::conv2d(g, x, a.operand(1)?, bias, a.conv2d()?),
             "convTranspose2d" => nn::conv_transpose2d(g, x, a.operand(1)?, bias, a.conv_transpose2d()?),
@@ -308,7 +309,7 @@ fn network(g: &mut GraphBuilder, op: &str, a: &Arguments<'_>) -> Option<Built> {
     };
     match built() {
         Ok(None) => None,
-        Ok(Some(built)) => Some(built.map_err(text)),
+        Ok(Some(built)) => Some(built.map_err(error_text)),
         Err(error) => Some(Err(error)),
     }
 }

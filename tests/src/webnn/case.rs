@@ -8,7 +8,7 @@ use serde_json::{Map, Value as Json};
 
 /// One case.
 #[derive(Clone, Debug)]
-pub struct Case {
+pub struct WebnnCase {
     /// The file's operator and a number.
     pub id: String,
     /// What the case is about.
@@ -32,7 +32,7 @@ pub enum Tolerance {
     Absolute(f64),
 }
 
-impl Case {
+impl WebnnCase {
     /// The names of all data types in it.
     pub fn data_types(&self) -> impl Iterator<Item = &str> {
         self.inputs.values().chain(self.expected.values()).filter_map(|tensor| tensor["dtype"].as_str())
@@ -43,7 +43,7 @@ impl Case {
 ///
 /// # Errors
 /// The file or case that is none.
-pub fn read(folder: &Path) -> Result<Vec<Case>, String> {
+pub fn read_cases(folder: &Path) -> Result<Vec<WebnnCase>, String> {
     let listing = std::fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let mut paths: Vec<_> = listing.filter_map(|entry| Some(entry.ok()?.path())).collect();
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
@@ -56,20 +56,20 @@ pub fn read(folder: &Path) -> Result<Vec<Case>, String> {
         let listed = file["cases"].as_array().ok_or_else(|| format!("{}: no list of cases", path.display()))?;
         for (number, json) in listed.iter().enumerate() {
             let id = json["id"].as_str().map_or_else(|| format!("{op}/{number}"), str::to_owned);
-            cases.push(case(&id, json).ok_or_else(|| format!("{}: {id} is no case", path.display()))?);
+            cases.push(parse_case(&id, json).ok_or_else(|| format!("{}: {id} is no case", path.display()))?);
         }
     }
     Ok(cases)
 }
 
-fn case(id: &str, json: &Json) -> Option<Case> {
+fn parse_case(id: &str, json: &Json) -> Option<WebnnCase> {
     let tolerance = match (json["tolerance"]["metric"].as_str(), &json["tolerance"]["value"]) {
         (Some("ULP"), value) => Some(Tolerance::Ulp(value.as_u64()?)),
         (Some("ATOL"), value) => Some(Tolerance::Absolute(value.as_f64()?)),
         (Some(_), _) => return None,
         (None, _) => None,
     };
-    Some(Case {
+    Some(WebnnCase {
         id: id.to_owned(),
         name: json["name"].as_str()?.to_owned(),
         inputs: json["inputs"].as_object()?.clone(),
@@ -98,22 +98,23 @@ pub(super) fn value(tensor: &Json) -> Result<InterpTensor, String> {
     };
     let elements = if descriptor.dtype.is_float() {
         let rounded = |json| {
-            number(json).map(|number| if descriptor.dtype == DType::F32 { f64::from(number as f32) } else { number })
+            parse_number(json)
+                .map(|number| if descriptor.dtype == DType::F32 { f64::from(number as f32) } else { number })
         };
         InterpElements::Float(listed.into_iter().map(rounded).collect::<Result<_, _>>()?)
     } else {
-        InterpElements::Int(listed.into_iter().map(integer).collect::<Result<_, _>>()?)
+        InterpElements::Int(listed.into_iter().map(parse_integer).collect::<Result<_, _>>()?)
     };
     InterpTensor::new(descriptor, elements).map_err(|error| error.to_string())
 }
 
 /// A number, or its name: infinities, NaN and integers that JSON's numbers do not hold stand as text.
-pub(super) fn number(json: &Json) -> Result<f64, String> {
+pub(super) fn parse_number(json: &Json) -> Result<f64, String> {
     let named = json.as_str().map(|text| text.trim_end_matches('n')).and_then(|text| text.parse().ok());
     json.as_f64().or(named).ok_or_else(|| format!("{json} is no number"))
 }
 
-fn integer(json: &Json) -> Result<i128, String> {
+fn parse_integer(json: &Json) -> Result<i128, String> {
     let named = json.as_str().map(|text| text.trim_end_matches('n')).and_then(|text| text.parse().ok());
     let whole = json.as_i64().map(i128::from).or(json.as_u64().map(i128::from));
     let float = json.as_f64().filter(|number| number.fract() == 0.0).map(|number| number as i128);

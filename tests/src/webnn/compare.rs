@@ -6,7 +6,7 @@ use saggar_tensor::interp::{InterpElements, InterpTensor};
 use super::case::Tolerance;
 
 /// Units in the last place that a case is allowed which does not say how near.
-const ULP_UNSAID: u64 = 16;
+const DEFAULT_ULP: u64 = 16;
 
 /// The first element that is too far, if one is.
 pub(super) fn compare(
@@ -17,14 +17,14 @@ pub(super) fn compare(
     if expected.descriptor() != found.descriptor() {
         return Err(format!("{} was expected, not {}", expected.descriptor(), found.descriptor()));
     }
-    let tolerance = tolerance.unwrap_or(Tolerance::Ulp(ULP_UNSAID));
+    let tolerance = tolerance.unwrap_or(Tolerance::Ulp(DEFAULT_ULP));
     let dtype = expected.descriptor().dtype;
     let pairs: Vec<(f64, f64, bool)> = match (expected.elements(), found.elements()) {
         (InterpElements::Float(a), InterpElements::Float(b)) => {
-            a.iter().zip(b).map(|(&a, &b)| (a, b, float_near(dtype, a, b, tolerance))).collect()
+            a.iter().zip(b).map(|(&a, &b)| (a, b, is_float_near(dtype, a, b, tolerance))).collect()
         }
         (InterpElements::Int(a), InterpElements::Int(b)) => {
-            a.iter().zip(b).map(|(&a, &b)| (a as f64, b as f64, integer_near(a, b, tolerance))).collect()
+            a.iter().zip(b).map(|(&a, &b)| (a as f64, b as f64, is_integer_near(a, b, tolerance))).collect()
         }
         (InterpElements::Float(_), InterpElements::Int(_)) | (InterpElements::Int(_), InterpElements::Float(_)) => {
             Vec::new()
@@ -36,25 +36,27 @@ pub(super) fn compare(
     }
 }
 
-fn integer_near(a: i128, b: i128, tolerance: Tolerance) -> bool {
+fn is_integer_near(a: i128, b: i128, tolerance: Tolerance) -> bool {
     match tolerance {
         Tolerance::Ulp(units) => a.abs_diff(b) <= u128::from(units),
         Tolerance::Absolute(distance) => a.abs_diff(b) as f64 <= distance,
     }
 }
 
-fn float_near(dtype: DType, a: f64, b: f64, tolerance: Tolerance) -> bool {
+fn is_float_near(dtype: DType, a: f64, b: f64, tolerance: Tolerance) -> bool {
     if a == b || a.is_nan() && b.is_nan() {
         return true;
     }
     match tolerance {
         Tolerance::Absolute(distance) => (a - b).abs() <= distance,
-        Tolerance::Ulp(units) => !a.is_nan() && !b.is_nan() && ordered(dtype, a).abs_diff(ordered(dtype, b)) <= units,
+        Tolerance::Ulp(units) => {
+            !a.is_nan() && !b.is_nan() && ordered_bits(dtype, a).abs_diff(ordered_bits(dtype, b)) <= units
+        }
     }
 }
 
 /// Neighbouring floats as neighbouring integers; both zeros are 0.
-fn ordered(dtype: DType, value: f64) -> i64 {
+fn ordered_bits(dtype: DType, value: f64) -> i64 {
     let magnitude = if dtype == DType::F16 {
         let bytes = saggar_tensor::interp::InterpTensor::from_numbers(
             DType::F16,
@@ -75,14 +77,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn neighbours_are_one_unit_apart() {
+    fn neighbouring_floats_differ_by_one_ulp() {
         let next = f64::from(f32::from_bits(1.0f32.to_bits() + 1));
-        assert_eq!(ordered(DType::F32, next) - ordered(DType::F32, 1.0), 1);
-        assert_eq!(ordered(DType::F16, 1.0 + 1.0 / 1024.0) - ordered(DType::F16, 1.0), 1);
+        assert_eq!(ordered_bits(DType::F32, next) - ordered_bits(DType::F32, 1.0), 1);
+        assert_eq!(ordered_bits(DType::F16, 1.0 + 1.0 / 1024.0) - ordered_bits(DType::F16, 1.0), 1);
         let least = f64::from(f32::from_bits(1));
-        assert_eq!(ordered(DType::F32, least) - ordered(DType::F32, -least), 2);
-        assert!(float_near(DType::F32, 0.0, -0.0, Tolerance::Ulp(0)));
-        assert!(!float_near(DType::F32, 1.0, f64::NAN, Tolerance::Ulp(1000)));
-        assert!(!float_near(DType::F32, f64::INFINITY, 1e38, Tolerance::Absolute(1e30)));
+        assert_eq!(ordered_bits(DType::F32, least) - ordered_bits(DType::F32, -least), 2);
+        assert!(is_float_near(DType::F32, 0.0, -0.0, Tolerance::Ulp(0)));
+        assert!(!is_float_near(DType::F32, 1.0, f64::NAN, Tolerance::Ulp(1000)));
+        assert!(!is_float_near(DType::F32, f64::INFINITY, 1e38, Tolerance::Absolute(1e30)));
     }
 }

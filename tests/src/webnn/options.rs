@@ -7,39 +7,39 @@ use saggar_tensor::op::Conv2d;
 use saggar_tensor::{DType, NodeId};
 use serde_json::Value as Json;
 
-use super::case::number;
+use super::case::parse_number;
 
 /// A step's arguments by name.
-pub(super) struct Arguments<'a> {
+pub(super) struct StepArguments<'a> {
     pub(super) step: &'a Json,
     pub(super) nodes: &'a HashMap<String, NodeId>,
 }
 
-type Read<T> = Result<T, String>;
+type ArgumentResult<T> = Result<T, String>;
 
-impl Arguments<'_> {
+impl StepArguments<'_> {
     fn positional(&self, name: &str) -> Option<&Json> {
         self.step["args"].as_array()?.iter().find(|argument| argument["name"] == name)
     }
 
-    fn named(&self, name: &str) -> Read<NodeId> {
+    fn named(&self, name: &str) -> ArgumentResult<NodeId> {
         self.nodes.get(name).copied().ok_or_else(|| format!("there is no operand {name}"))
     }
 
     /// The operand that argument number `position` names.
-    pub(super) fn operand(&self, position: usize) -> Read<NodeId> {
+    pub(super) fn operand(&self, position: usize) -> ArgumentResult<NodeId> {
         let name = self.step["args"][position]["ref"].as_str();
         self.named(name.ok_or_else(|| format!("argument {position} is no operand"))?)
     }
 
     /// The operands that argument number `position` names.
-    pub(super) fn operands(&self, position: usize) -> Read<Vec<NodeId>> {
+    pub(super) fn operands(&self, position: usize) -> ArgumentResult<Vec<NodeId>> {
         let names = self.step["args"][position]["refs"].as_array().into_iter().flatten();
         names.map(|name| self.named(name.as_str().unwrap_or("?"))).collect()
     }
 
     /// The operand that an option names, if it is there.
-    pub(super) fn optional(&self, option: &str) -> Read<Option<NodeId>> {
+    pub(super) fn optional(&self, option: &str) -> ArgumentResult<Option<NodeId>> {
         self.step["options"][option]["ref"].as_str().map(|name| self.named(name)).transpose()
     }
 
@@ -49,23 +49,25 @@ impl Arguments<'_> {
     }
 
     /// An argument or option that is a number.
-    pub(super) fn number(&self, name: &str) -> Read<Option<f64>> {
-        self.value(name).map(number).transpose()
+    pub(super) fn number(&self, name: &str) -> ArgumentResult<Option<f64>> {
+        self.value(name).map(parse_number).transpose()
     }
 
     /// An argument or option that is a size.
-    pub(super) fn size(&self, name: &str) -> Read<Option<usize>> {
+    pub(super) fn size(&self, name: &str) -> ArgumentResult<Option<usize>> {
         Ok(self.number(name)?.map(|number| number as usize))
     }
 
     /// An argument or option that is a list of sizes.
-    pub(super) fn sizes(&self, name: &str) -> Read<Option<Vec<usize>>> {
+    pub(super) fn sizes(&self, name: &str) -> ArgumentResult<Option<Vec<usize>>> {
         let listed = self.value(name).and_then(Json::as_array);
-        listed.map(|list| list.iter().map(|json| number(json).map(|number| number as usize)).collect()).transpose()
+        listed
+            .map(|list| list.iter().map(|json| parse_number(json).map(|number| number as usize)).collect())
+            .transpose()
     }
 
     /// An argument or option that is two sizes.
-    pub(super) fn pair(&self, name: &str) -> Read<Option<[usize; 2]>> {
+    pub(super) fn pair(&self, name: &str) -> ArgumentResult<Option<[usize; 2]>> {
         let wrong = |list: Vec<usize>| format!("{name} {list:?} are not two");
         self.sizes(name)?.map(|list| list.try_into().map_err(wrong)).transpose()
     }
@@ -81,13 +83,13 @@ impl Arguments<'_> {
     }
 
     /// An argument or option that names a data type.
-    pub(super) fn dtype(&self, name: &str) -> Read<Option<DType>> {
+    pub(super) fn dtype(&self, name: &str) -> ArgumentResult<Option<DType>> {
         let unknown = |word: &str| format!("{word} is no data type");
         self.word(name).map(|word| DType::from_name(word).ok_or_else(|| unknown(word))).transpose()
     }
 
     /// Layout of images.
-    pub(super) fn layout(&self, name: &str) -> Read<nn::InputLayout> {
+    pub(super) fn layout(&self, name: &str) -> ArgumentResult<nn::InputLayout> {
         match self.word(name) {
             None | Some("nchw") => Ok(nn::InputLayout::Nchw),
             Some("nhwc") => Ok(nn::InputLayout::Nhwc),
@@ -95,7 +97,7 @@ impl Arguments<'_> {
         }
     }
 
-    fn conv(&self) -> Read<Conv2d> {
+    fn conv(&self) -> ArgumentResult<Conv2d> {
         let padding = self.sizes("padding")?.unwrap_or_else(|| vec![0; 4]);
         Ok(Conv2d {
             padding: padding.try_into().map_err(|list| format!("padding {list:?} is not four"))?,
@@ -105,7 +107,7 @@ impl Arguments<'_> {
         })
     }
 
-    pub(super) fn conv2d(&self) -> Read<nn::Conv2dOptions> {
+    pub(super) fn conv2d(&self) -> ArgumentResult<nn::Conv2dOptions> {
         let filter_layout = match self.word("filterLayout") {
             None | Some("oihw") => nn::FilterLayout::Oihw,
             Some("hwio") => nn::FilterLayout::Hwio,
@@ -116,7 +118,7 @@ impl Arguments<'_> {
         Ok(nn::Conv2dOptions { conv: self.conv()?, input_layout: self.layout("inputLayout")?, filter_layout })
     }
 
-    pub(super) fn conv_transpose2d(&self) -> Read<nn::ConvTranspose2dOptions> {
+    pub(super) fn conv_transpose2d(&self) -> ArgumentResult<nn::ConvTranspose2dOptions> {
         let filter_layout = match self.word("filterLayout") {
             None | Some("iohw") => nn::TransposeFilterLayout::Iohw,
             Some("hwoi") => nn::TransposeFilterLayout::Hwoi,
@@ -132,7 +134,7 @@ impl Arguments<'_> {
         })
     }
 
-    pub(super) fn pool2d(&self) -> Read<nn::Pool2dOptions> {
+    pub(super) fn pool2d(&self) -> ArgumentResult<nn::Pool2dOptions> {
         let Conv2d { padding, strides, dilations, .. } = self.conv()?;
         let rounding = match self.word("outputShapeRounding").or(self.word("roundingType")) {
             None | Some("floor") => nn::PoolRounding::Floor,
@@ -150,7 +152,7 @@ impl Arguments<'_> {
         })
     }
 
-    pub(super) fn gemm(&self) -> Read<nn::GemmOptions> {
+    pub(super) fn gemm(&self) -> ArgumentResult<nn::GemmOptions> {
         Ok(nn::GemmOptions {
             alpha: self.number("alpha")?.unwrap_or(1.0),
             beta: self.number("beta")?.unwrap_or(1.0),
@@ -159,14 +161,14 @@ impl Arguments<'_> {
         })
     }
 
-    pub(super) fn resample2d(&self) -> Read<nn::Resample2dOptions> {
+    pub(super) fn resample2d(&self) -> ArgumentResult<nn::Resample2dOptions> {
         let mode = match self.word("mode") {
             None | Some("nearest-neighbor") => nn::ResampleInterpolation::Nearest,
             Some("linear") => nn::ResampleInterpolation::Linear,
             Some(other) => return Err(format!("{other} is no interpolation")),
         };
         let scales = self.value("scales").and_then(Json::as_array).cloned().unwrap_or_default();
-        let scales: Vec<f64> = scales.iter().map(number).collect::<Result<_, _>>()?;
+        let scales: Vec<f64> = scales.iter().map(parse_number).collect::<Result<_, _>>()?;
         Ok(nn::Resample2dOptions {
             mode,
             scales: scales.try_into().unwrap_or([1.0, 1.0]),
@@ -175,7 +177,7 @@ impl Arguments<'_> {
         })
     }
 
-    pub(super) fn direction(&self) -> Read<nn::RecurrentDirection> {
+    pub(super) fn direction(&self) -> ArgumentResult<nn::RecurrentDirection> {
         match self.word("direction") {
             None | Some("forward") => Ok(nn::RecurrentDirection::Forward),
             Some("backward") => Ok(nn::RecurrentDirection::Backward),
@@ -184,7 +186,10 @@ impl Arguments<'_> {
         }
     }
 
-    fn activations<const N: usize>(&self, default: [nn::RecurrentActivation; N]) -> Read<[nn::RecurrentActivation; N]> {
+    fn activations<const N: usize>(
+        &self,
+        default: [nn::RecurrentActivation; N],
+    ) -> ArgumentResult<[nn::RecurrentActivation; N]> {
         let Some(listed) = self.value("activations").and_then(Json::as_array) else { return Ok(default) };
         let one = |json: &Json| match json.as_str() {
             Some("relu") => Ok(nn::RecurrentActivation::Relu),
@@ -196,7 +201,7 @@ impl Arguments<'_> {
         list.try_into().map_err(|list| format!("{list:?} are not {N} activations"))
     }
 
-    pub(super) fn gru(&self) -> Read<nn::GruOptions> {
+    pub(super) fn gru(&self) -> ArgumentResult<nn::GruOptions> {
         let default = nn::GruOptions::default();
         Ok(nn::GruOptions {
             bias: self.optional("bias")?,
@@ -211,7 +216,7 @@ impl Arguments<'_> {
         })
     }
 
-    pub(super) fn lstm(&self) -> Read<nn::LstmOptions> {
+    pub(super) fn lstm(&self) -> ArgumentResult<nn::LstmOptions> {
         let default = nn::LstmOptions::default();
         Ok(nn::LstmOptions {
             bias: self.optional("bias")?,

@@ -8,20 +8,20 @@ use saggar_device::{Backend, Meter, cpu, gpu};
 use saggar_tensor::interp::{InterpTensor, evaluate};
 use saggar_tensor::{GraphBuilder, NodeId, VerifiedGraph, verify};
 
-use super::build::step;
-use super::case::{Case, descriptor, value};
+use super::build::build_step;
+use super::case::{WebnnCase, descriptor, value};
 use super::compare::compare;
 
 /// The CPU device and every GPU adapter; the interpreter needs nothing.
 #[derive(Debug)]
-pub struct Devices(Vec<Arc<dyn Backend>>);
+pub struct WebnnDevices(Vec<Arc<dyn Backend>>);
 
-impl Devices {
+impl WebnnDevices {
     /// Opens them.
     ///
     /// # Errors
     /// Where there is no GPU adapter, or one does not open.
-    pub fn open() -> Result<Devices, String> {
+    pub fn open() -> Result<WebnnDevices, String> {
         let mut devices = vec![cpu::open(None).map_err(|error| error.to_string())?];
         let count = gpu::adapters().len();
         if count == 0 {
@@ -30,7 +30,7 @@ impl Devices {
         for index in 0..count {
             devices.push(gpu::open(index).map_err(|error| error.to_string())?);
         }
-        Ok(Devices(devices))
+        Ok(WebnnDevices(devices))
     }
 
     /// Their names, the interpreter's first.
@@ -43,21 +43,26 @@ impl Devices {
     ///
     /// # Errors
     /// The device and the first element that is too far, or what could not be built.
-    pub fn check(&self, case: &Case) -> Result<(), String> {
+    pub fn check(&self, case: &WebnnCase) -> Result<(), String> {
         let (graph, inputs) = graph(case)?;
         let expected: Vec<InterpTensor> = case.expected.values().map(value).collect::<Result<_, _>>()?;
         let interpreted = evaluate(&graph, &inputs, &mut []).map_err(|error| error.to_string())?;
-        near(case, "interpreter", &expected, &interpreted)?;
+        check_outputs(case, "interpreter", &expected, &interpreted)?;
         for device in &self.0 {
             let name = &device.info().name;
             let found = dispatch(&**device, &graph, &inputs).map_err(|error| format!("{name}: {error}"))?;
-            near(case, name, &expected, &found)?;
+            check_outputs(case, name, &expected, &found)?;
         }
         Ok(())
     }
 }
 
-fn near(case: &Case, device: &str, expected: &[InterpTensor], found: &[InterpTensor]) -> Result<(), String> {
+fn check_outputs(
+    case: &WebnnCase,
+    device: &str,
+    expected: &[InterpTensor],
+    found: &[InterpTensor],
+) -> Result<(), String> {
     for ((name, expected), found) in case.expected.keys().zip(expected).zip(found) {
         compare(expected, found, case.tolerance).map_err(|reason| format!("{device}, {name}: {reason}"))?;
     }
@@ -65,7 +70,7 @@ fn near(case: &Case, device: &str, expected: &[InterpTensor], found: &[InterpTen
 }
 
 /// The case's graph with its outputs in the order of what is expected, and its inputs' values in the graph's order.
-fn graph(case: &Case) -> Result<(VerifiedGraph, Vec<InterpTensor>), String> {
+fn graph(case: &WebnnCase) -> Result<(VerifiedGraph, Vec<InterpTensor>), String> {
     let mut g = GraphBuilder::new();
     let mut nodes: HashMap<String, NodeId> = HashMap::new();
     let mut inputs = Vec::new();
@@ -80,7 +85,7 @@ fn graph(case: &Case) -> Result<(VerifiedGraph, Vec<InterpTensor>), String> {
         nodes.insert(name.clone(), node.map_err(|error| error.to_string())?);
     }
     for json in &case.steps {
-        step(&mut g, &mut nodes, json)?;
+        build_step(&mut g, &mut nodes, json)?;
     }
     for name in case.expected.keys() {
         let node = nodes.get(name).ok_or_else(|| format!("no step makes {name}"))?;

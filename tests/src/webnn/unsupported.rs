@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::Case;
+use super::WebnnCase;
 
 /// Data types that tensors here do not have.
 const TYPES: [(&str, &str); 2] =
@@ -21,7 +21,7 @@ const CASES: [(&str, &str); 2] = [
 ];
 
 /// The entry that matches the case and the reason, if the case is not run.
-pub(super) fn unsupported(case: &Case) -> Option<(&'static str, &'static str)> {
+pub(super) fn unsupported_entry(case: &WebnnCase) -> Option<(&'static str, &'static str)> {
     let types = TYPES.iter().find(|(dtype, _)| case.data_types().any(|found| found == *dtype));
     let named = CASES.iter().find(|(name, _)| case.name == *name);
     types.or(named).copied()

@@ -7,15 +7,15 @@ use saggar_project::PRECISIONS;
 
 /// Measure a plugin on the devices of this machine, without a server.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Bench {
+pub(crate) enum BenchCommand {
     /// Train for some steps on one device after the other: speed, device time, and how long more steps would take.
-    Train(Box<BenchTrain>),
+    Train(Box<BenchTrainArgs>),
     /// Predict on one device after the other: latency and throughput of batches, without a network between.
-    Infer(BenchInfer),
+    Infer(BenchInferArgs),
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct BenchTrain {
+pub(crate) struct BenchTrainArgs {
     /// A component, or the directory of a plugin, which is built first; the task's plugin, else this directory, where it
     /// is left out.
     pub(crate) plugin: Option<PathBuf>,
@@ -56,7 +56,7 @@ pub(crate) struct BenchTrain {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct BenchInfer {
+pub(crate) struct BenchInferArgs {
     /// A model, `digits` or `digits@3`, or the directory of one of its versions; or a component, or the directory of a plugin,
     /// which is given the weights of --model.
     #[arg(value_name = "MODEL|PLUGIN")]

@@ -6,7 +6,7 @@ use clap::Args;
 use saggar_plugin::compiler;
 
 #[derive(Debug, Args)]
-pub(crate) struct CompileChild {
+pub(crate) struct CompileChildArgs {
     /// What to make.
     #[arg(value_parser = clap::builder::PossibleValuesParser::new(compiler::KINDS))]
     pub(crate) kind: String,

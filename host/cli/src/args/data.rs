@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Data {
+pub(crate) enum DataCommand {
     /// Store a directory as a version of a dataset.
-    Push(DataPush),
+    Push(DataPushArgs),
     /// Fetch a file from elsewhere, check and unpack it, and store it as a version of a dataset.
-    Pull(DataPull),
+    Pull(DataPullArgs),
     /// List datasets and their versions.
     Ls {
         /// Only this one.
@@ -21,11 +21,11 @@ pub(crate) enum Data {
         dataset: String,
     },
     /// Write a dataset into a directory, as .npy files that can be pushed again.
-    Get(DataGet),
+    Get(DataGetArgs),
     /// Store what a job wrote as a version of a dataset.
-    Add(DataAdd),
+    Add(DataAddArgs),
     /// Remove a version of a dataset, or all of them.
-    Rm(DataRm),
+    Rm(DataRmArgs),
     /// Say which projects a dataset belongs to: keys that are limited to others do not see it.
     Projects {
         /// The dataset.
@@ -37,7 +37,7 @@ pub(crate) enum Data {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct DataPush {
+pub(crate) struct DataPushArgs {
     /// The directory: .npy, .npz, .safetensors or .parquet files, folders of images named as their classes, text files,
     /// MNIST's IDX files, CIFAR-10's binary files, one CSV file, or any with a dataset.json. What .saggarignore names is left
     /// out. Or one such file.
@@ -48,7 +48,7 @@ pub(crate) struct DataPush {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct DataPull {
+pub(crate) struct DataPullArgs {
     /// Where it is: an address that begins with https://, http:// or file://. Archives .tar.gz, .tar and .zip and
     /// compressed files .gz are unpacked.
     pub(crate) url: String,
@@ -61,7 +61,7 @@ pub(crate) struct DataPull {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct DataGet {
+pub(crate) struct DataGetArgs {
     /// The dataset: NAME for its newest version, or NAME/VERSION.
     pub(crate) dataset: String,
     /// The directory, which is made; the dataset's name by default.
@@ -70,7 +70,7 @@ pub(crate) struct DataGet {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct DataAdd {
+pub(crate) struct DataAddArgs {
     /// The job, or JOB/PATH for one folder or file that it wrote.
     pub(crate) job: String,
     /// The dataset's name.
@@ -79,7 +79,7 @@ pub(crate) struct DataAdd {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct DataRm {
+pub(crate) struct DataRmArgs {
     /// NAME/VERSION, or NAME for all versions.
     pub(crate) dataset: String,
     /// Do not ask.

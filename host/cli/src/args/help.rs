@@ -7,7 +7,7 @@ use clap::{Command, CommandFactory as _};
 use super::Cli;
 
 /// Every command that is not hidden, under the heading that `saggar --help` lists it with.
-const GROUPS: &[(&str, &[&str])] = &[
+const COMMAND_GROUPS: &[(&str, &[&str])] = &[
     ("Serve", &["serve", "predict"]),
     (
         "Train",
@@ -115,7 +115,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
 /// The command line with all that `--help` shows.
 pub(crate) fn command() -> Command {
     let command = with_examples(Cli::command(), "");
-    let template = template(&command);
+    let template = help_template(&command);
     command.help_template(template)
 }
 
@@ -131,7 +131,7 @@ fn with_examples(command: Command, path: &str) -> Command {
 }
 
 /// The help of `saggar` itself: commands under their headings.
-fn template(command: &Command) -> String {
+fn help_template(command: &Command) -> String {
     let styles = Styles::default();
     let (header, literal) = (*styles.get_header(), *styles.get_literal());
     let width =
@@ -147,7 +147,7 @@ fn template(command: &Command) -> String {
     let group = |(title, names): &(&str, &[&str])| {
         format!("{header}{title}:{header:#}\n{}\n", names.iter().filter_map(line).collect::<String>())
     };
-    let groups: String = GROUPS.iter().map(group).collect();
+    let groups: String = COMMAND_GROUPS.iter().map(group).collect();
     let footer = "`saggar COMMAND --help` shows a command's options and examples.";
     format!(
         "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{groups}{header}Global options:{header:#}\n{{options}}\n\n\
@@ -162,20 +162,20 @@ mod tests {
     use super::*;
 
     /// Every command that is not hidden, by its path, with whether it has commands of its own.
-    fn paths(command: &Command, above: &str) -> Vec<String> {
+    fn command_paths(command: &Command, above: &str) -> Vec<String> {
         let mut found = Vec::new();
         for subcommand in command.get_subcommands().filter(|it| !it.is_hide_set()) {
             let path = format!("{above} {}", subcommand.get_name()).trim_start().to_owned();
-            found.extend(paths(subcommand, &path));
+            found.extend(command_paths(subcommand, &path));
             found.push(path);
         }
         found
     }
 
     #[test]
-    fn every_command_stands_under_one_heading() {
+    fn every_visible_command_is_in_one_help_group() {
         let command = Cli::command();
-        let mut grouped: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
+        let mut grouped: Vec<&str> = COMMAND_GROUPS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
         grouped.sort_unstable();
         let mut visible: Vec<&str> =
             command.get_subcommands().filter(|it| !it.is_hide_set()).map(Command::get_name).collect();
@@ -184,8 +184,8 @@ mod tests {
     }
 
     #[test]
-    fn every_command_has_an_example_that_it_takes() {
-        let there: BTreeSet<String> = paths(&Cli::command(), "").into_iter().chain([String::new()]).collect();
+    fn every_command_has_an_example_that_parses() {
+        let there: BTreeSet<String> = command_paths(&Cli::command(), "").into_iter().chain([String::new()]).collect();
         let shown: Vec<String> = EXAMPLES.iter().map(|(path, _)| (*path).to_owned()).collect();
         assert_eq!(shown.iter().cloned().collect::<BTreeSet<String>>(), there);
         assert_eq!(shown.len(), there.len(), "a command is there twice");

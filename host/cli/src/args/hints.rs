@@ -14,12 +14,12 @@ fn root() -> PathBuf {
 }
 
 /// The files below a directory whose names end so.
-fn files(directory: &Path, end: &str, found: &mut Vec<PathBuf>) {
+fn collect_files(directory: &Path, end: &str, found: &mut Vec<PathBuf>) {
     let entries = fs::read_dir(directory).unwrap();
     for path in entries.map(|entry| entry.unwrap().path()) {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
         if path.is_dir() && name != "target" && name != "node_modules" && !name.starts_with('.') {
-            files(&path, end, found);
+            collect_files(&path, end, found);
         } else if path.is_file() && name.ends_with(end) {
             found.push(path);
         }
@@ -44,7 +44,7 @@ fn read_source(text: &str) -> SourceText {
             found.comments.push(here[..end].to_owned());
             rest = &here[end..];
         } else if let Some(text) = here.strip_prefix('"') {
-            let (literal, after) = literal(text);
+            let (literal, after) = parse_string_literal(text);
             found.literals.push(literal);
             rest = after;
         } else if here.starts_with("r\"") || (here.starts_with("r#") && !continues_a_word) {
@@ -67,7 +67,7 @@ fn read_source(text: &str) -> SourceText {
 }
 
 /// The contents of a literal whose opening quote has been read, and what comes after it.
-fn literal(text: &str) -> (String, &str) {
+fn parse_string_literal(text: &str) -> (String, &str) {
     let mut contents = String::new();
     let mut rest = text;
     while let Some(c) = rest.chars().next() {
@@ -97,7 +97,7 @@ fn in_backticks(text: &str) -> Vec<String> {
 
 /// The calls in a text: what follows `saggar `, each up to where it ends. Where the program is merely spoken of, it is not
 /// called.
-fn calls(text: &str) -> Vec<String> {
+fn find_calls(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for (at, _) in text.match_indices("saggar ") {
         let before = text[..at].chars().next_back();
@@ -120,7 +120,7 @@ fn is_placeholder(word: &str) -> bool {
 ///
 /// # Errors
 /// The first word that is none.
-fn check(command: &Command, call: &str) -> Result<(), String> {
+fn check_call(command: &Command, call: &str) -> Result<(), String> {
     let mut command = command;
     let mut words = call.split_whitespace().map(|word| word.trim_end_matches([',', '.', ':', '…', '\'']));
     while let Some(word) = words.next() {
@@ -170,22 +170,22 @@ fn commands() -> Command {
 }
 
 #[test]
-fn hints_name_commands_that_there_are() {
+fn hints_and_comments_name_existing_commands() {
     let command = commands();
     let mut sources = Vec::new();
     for directory in ["host", "plugins"] {
-        files(&root().join(directory), ".rs", &mut sources);
+        collect_files(&root().join(directory), ".rs", &mut sources);
     }
     // Its own examples are wrong.
     sources.retain(|path| !path.ends_with("args/hints.rs"));
     let (mut wrong, mut checked) = (Vec::new(), 0);
     for path in sources {
         let source = read_source(&fs::read_to_string(&path).unwrap());
-        let named = source.literals.iter().flat_map(|text| calls(text));
-        let comments = source.comments.iter().flat_map(|text| in_backticks(text)).flat_map(|text| calls(&text));
+        let named = source.literals.iter().flat_map(|text| find_calls(text));
+        let comments = source.comments.iter().flat_map(|text| in_backticks(text)).flat_map(|text| find_calls(&text));
         for call in named.chain(comments) {
             checked += 1;
-            wrong.extend(check(&command, &call).err().map(|error| format!("{}: {error}", path.display())));
+            wrong.extend(check_call(&command, &call).err().map(|error| format!("{}: {error}", path.display())));
         }
     }
     assert!(checked > 150, "{checked} calls were found");
@@ -193,23 +193,23 @@ fn hints_name_commands_that_there_are() {
 }
 
 #[test]
-fn documents_name_commands_that_there_are() {
+fn documents_name_existing_commands() {
     let command = commands();
     let mut documents: Vec<PathBuf> =
         ["README.md", "host/SERVING.md", "plugins/README.md"].iter().map(|path| root().join(path)).collect();
-    files(&root().join("examples"), "README.md", &mut documents);
+    collect_files(&root().join("examples"), "README.md", &mut documents);
     let (mut wrong, mut checked) = (Vec::new(), 0);
     for path in documents {
         let text = fs::read_to_string(&path).unwrap();
         // Every other part between fences is a block of code.
         for (at, part) in text.split("```").enumerate() {
             let called = match at % 2 {
-                0 => in_backticks(part).iter().flat_map(|text| calls(text)).collect(),
-                _ => calls(&part.replace("\\\n", " ")),
+                0 => in_backticks(part).iter().flat_map(|text| find_calls(text)).collect(),
+                _ => find_calls(&part.replace("\\\n", " ")),
             };
             for call in called {
                 checked += 1;
-                wrong.extend(check(&command, &call).err().map(|error| format!("{}: {error}", path.display())));
+                wrong.extend(check_call(&command, &call).err().map(|error| format!("{}: {error}", path.display())));
             }
         }
     }
@@ -218,7 +218,7 @@ fn documents_name_commands_that_there_are() {
 }
 
 #[test]
-fn the_check_finds_what_is_wrong() {
+fn the_hint_checker_accepts_valid_calls_and_finds_invalid_ones() {
     let command = commands();
     for good in [
         "run PLUGIN --data DATASET -f -- epochs=3",
@@ -229,18 +229,18 @@ fn the_check_finds_what_is_wrong() {
         "run --gpu=0.5 --retry-on non-finite x.wasm",
         "serve --addr 5000, or",
     ] {
-        assert_eq!(check(&command, good), Ok(()), "{good}");
+        assert_eq!(check_call(&command, good), Ok(()), "{good}");
     }
     for wrong in ["deploy digits", "models publish digits", "run --epochs 3", "ps -z", "key create x --rights predict"]
     {
-        assert!(check(&command, wrong).is_err(), "{wrong}");
+        assert!(check_call(&command, wrong).is_err(), "{wrong}");
     }
     let source = read_source(
         "// a `saggar x`\nlet a = \"one `saggar \\\n    ps`\"; let r = r#\"saggar \"logs\"#; let c = '\"'; \"end\"",
     );
     assert_eq!(source.literals, ["one `saggar ps`", "saggar \"logs", "end"]);
-    assert_eq!(calls(&source.literals[0]), ["ps"]);
-    assert_eq!(calls("Next: saggar logs -f {name} | saggar stop 3"), ["logs -f {name}", "stop 3"]);
-    assert!(calls("a necessaggar thing").is_empty() && in_backticks(&source.comments[0]) == ["`saggar x`"]);
-    assert!(calls("this saggar could not").is_empty() && calls("`saggar plugin build`") == ["plugin build"]);
+    assert_eq!(find_calls(&source.literals[0]), ["ps"]);
+    assert_eq!(find_calls("Next: saggar logs -f {name} | saggar stop 3"), ["logs -f {name}", "stop 3"]);
+    assert!(find_calls("a necessaggar thing").is_empty() && in_backticks(&source.comments[0]) == ["`saggar x`"]);
+    assert!(find_calls("this saggar could not").is_empty() && find_calls("`saggar plugin build`") == ["plugin build"]);
 }

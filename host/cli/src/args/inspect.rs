@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use saggar_project::units;
 
 #[derive(Debug, Args)]
-pub(crate) struct Inspect {
+pub(crate) struct InspectArgs {
     /// What has graphs: a plugin's component or directory, a model version's directory or a served model's name
     /// (digits, digits@2), an ONNX file, a graph in text form (*.graph).
     #[arg(value_name = "GRAPH")]
@@ -17,10 +17,10 @@ pub(crate) struct Inspect {
     pub(crate) graph: Option<usize>,
     /// The stage to show: graph as verified, simplified, fused, schedule, memory, wgsl (for gpu), routines (for cpu), or all.
     #[arg(long, value_enum, value_name = "STAGE")]
-    pub(crate) stage: Option<Stage>,
+    pub(crate) stage: Option<CompileStage>,
     /// What to compile for: cpu where nothing is said, gpu with --stage wgsl. No such device need be there.
     #[arg(long, value_enum, value_name = "TARGET")]
-    pub(crate) target: Option<TargetName>,
+    pub(crate) target: Option<TargetArg>,
     /// The dataset that a plugin trains on at /data, of the state directory: digits or digits/1. Without it a stand-in has
     /// the fields image, label, text, source and target.
     #[arg(long, value_name = "NAME[/VERSION]", conflicts_with = "field")]
@@ -33,7 +33,7 @@ pub(crate) struct Inspect {
     #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=1 << 20), value_name = "N")]
     pub(crate) items: u32,
     /// How long a plugin may take to build its graphs; what it has built by then is shown.
-    #[arg(long, default_value = "60s", value_parser = units::duration, value_name = "TIME")]
+    #[arg(long, default_value = "60s", value_parser = units::parse_duration, value_name = "TIME")]
     pub(crate) limit: Duration,
     /// The state directory, where served models and datasets are.
     #[arg(long, env = "SAGGAR_HOME", default_value = ".saggar", value_name = "DIR")]
@@ -48,7 +48,7 @@ pub(crate) struct Inspect {
 
 /// A stage of a graph's way to a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Stage {
+pub(crate) enum CompileStage {
     Graph,
     Simplified,
     Fused,
@@ -61,7 +61,7 @@ pub(crate) enum Stage {
 
 /// What graphs are compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum TargetName {
+pub(crate) enum TargetArg {
     Cpu,
     Gpu,
 }

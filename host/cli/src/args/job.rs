@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use saggar_project::units;
 
 #[derive(Debug, Args)]
-pub(crate) struct Restart {
+pub(crate) struct RestartArgs {
     /// The job to do again: `digits-7`.
     pub(crate) job: String,
     /// Go on from its newest checkpoint; without it, a job that did not succeed does, and others start anew.
@@ -31,19 +31,19 @@ pub(crate) struct Restart {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Wait {
+pub(crate) struct WaitArgs {
     /// The job: `digits-7`.
     pub(crate) job: String,
     /// Wait for this state instead of the end.
     #[arg(long = "for", value_name = "STATE")]
     pub(crate) state: Option<String>,
     /// Give up after this time, with exit code 124; the job goes on.
-    #[arg(long, value_parser = units::duration, value_name = "TIME")]
+    #[arg(long, value_parser = units::parse_duration, value_name = "TIME")]
     pub(crate) timeout: Option<Duration>,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Diff {
+pub(crate) struct DiffArgs {
     /// A job.
     pub(crate) first: String,
     /// Another.
@@ -51,14 +51,14 @@ pub(crate) struct Diff {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Compare {
+pub(crate) struct CompareArgs {
     /// The jobs.
     #[arg(required = true, num_args = 2.., value_name = "JOB")]
     pub(crate) jobs: Vec<String>,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Metrics {
+pub(crate) struct MetricsArgs {
     /// The job: `digits-7`.
     pub(crate) job: String,
     /// Only these series, separated by commas.
@@ -70,7 +70,7 @@ pub(crate) struct Metrics {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Rm {
+pub(crate) struct RmArgs {
     /// The jobs.
     #[arg(required_unless_present = "experiment", value_name = "JOB")]
     pub(crate) jobs: Vec<String>,
@@ -83,12 +83,12 @@ pub(crate) struct Rm {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Gc {
+pub(crate) struct GcArgs {
     /// Of each project, keep the newest so many jobs that are over.
     #[arg(long, required_unless_present = "failed_older_than", value_name = "N")]
     pub(crate) keep_last: Option<u64>,
     /// Remove jobs that failed, were stopped or timed out longer ago than this: `7d`.
-    #[arg(long, value_parser = units::duration, value_name = "TIME")]
+    #[arg(long, value_parser = units::parse_duration, value_name = "TIME")]
     pub(crate) failed_older_than: Option<Duration>,
     /// Only this project's.
     #[arg(long, env = "SAGGAR_PROJECT", value_name = "NAME")]
@@ -102,20 +102,20 @@ pub(crate) struct Gc {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Cost {
+pub(crate) struct CostArgs {
     /// The jobs.
     #[arg(required = true, value_name = "JOB")]
     pub(crate) jobs: Vec<String>,
     /// What an hour costs: `0.65/h`.
-    #[arg(long, value_parser = units::rate, value_name = "PRICE/h")]
+    #[arg(long, value_parser = units::parse_hourly_price, value_name = "PRICE/h")]
     pub(crate) rate: f64,
     /// What an hour of a preemptible job costs; the same where it is left out.
-    #[arg(long, value_parser = units::rate, value_name = "PRICE/h")]
+    #[arg(long, value_parser = units::parse_hourly_price, value_name = "PRICE/h")]
     pub(crate) preemptible_rate: Option<f64>,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Schedules {
+pub(crate) enum ScheduleCommand {
     /// Submit a job again and again, at times in UTC.
     Set {
         /// The schedule's name.
@@ -142,7 +142,7 @@ pub(crate) enum Schedules {
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Secret {
+pub(crate) enum SecretCommand {
     /// Keep a secret; its value is read from standard input.
     Set {
         /// Its name.

@@ -3,7 +3,7 @@
 use clap::Args;
 
 #[derive(Debug, Args)]
-pub(crate) struct Ps {
+pub(crate) struct PsArgs {
     /// Finished jobs too.
     #[arg(short, long)]
     pub(crate) all: bool,
@@ -23,14 +23,14 @@ pub(crate) struct Ps {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct JobNames {
+pub(crate) struct JobNamesArgs {
     /// The jobs: `digits-7`; in a project's directory `7`.
     #[arg(required = true, value_name = "JOB")]
     pub(crate) jobs: Vec<String>,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Status {
+pub(crate) struct StatusArgs {
     /// The job: `digits-7`; in a project's directory `7`.
     pub(crate) job: String,
     /// Print only this value: `spec`, `metrics.loss`.
@@ -39,7 +39,7 @@ pub(crate) struct Status {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Logs {
+pub(crate) struct LogsArgs {
     /// The job: `digits-7`; in a project's directory `7`.
     pub(crate) job: String,
     /// Go on until the job ends.
@@ -52,7 +52,7 @@ pub(crate) struct Logs {
     #[arg(short, long, conflicts_with = "attempt")]
     pub(crate) previous: bool,
     /// Only lines from then on: 10m ago, or 2026-11-21T12:03:13Z.
-    #[arg(long, value_parser = crate::units::since, value_name = "TIME")]
+    #[arg(long, value_parser = crate::units::parse_since, value_name = "TIME")]
     pub(crate) since: Option<String>,
     /// Only the last lines.
     #[arg(long, value_name = "N")]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 #[derive(Debug, Args)]
-pub(crate) struct Doctor {
+pub(crate) struct DoctorArgs {
     /// Fail where this device is missing: cpu, gpu, vulkan:0.
     #[arg(long, value_name = "DEVICE")]
     pub(crate) device: Option<String>,
@@ -21,7 +21,7 @@ pub(crate) struct Doctor {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Worker {
+pub(crate) struct WorkerArgs {
     /// The state directory.
     #[arg(long)]
     pub(crate) home: PathBuf,

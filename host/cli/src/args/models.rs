@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use saggar_project::units;
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Models {
+pub(crate) enum ModelsCommand {
     /// List models.
     Ls,
     /// Show a model's versions and what it takes and gives.
@@ -35,7 +35,7 @@ pub(crate) enum Models {
         #[arg(id = "number", value_name = "VERSION")]
         version: u64,
         /// Its share: `10%`.
-        #[arg(value_parser = units::percent)]
+        #[arg(value_parser = units::parse_percent)]
         share: u32,
     },
     /// Point an alias at a version that is loaded, or take it away.
@@ -59,7 +59,7 @@ pub(crate) enum Models {
         #[arg(id = "target", value_name = "VERSION|ALIAS", required_unless_present = "remove")]
         to: Option<String>,
         /// Its share of the requests: `10%`.
-        #[arg(value_parser = units::percent, default_value = "100%")]
+        #[arg(value_parser = units::parse_percent, default_value = "100%")]
         share: u32,
         /// End it.
         #[arg(long, conflicts_with = "target")]
@@ -95,11 +95,11 @@ pub(crate) enum Models {
         model: String,
     },
     /// Remove a version of a model, or the model with all of its versions.
-    Rm(ModelRm),
+    Rm(ModelRmArgs),
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct ModelRm {
+pub(crate) struct ModelRmArgs {
     /// MODEL@VERSION, or MODEL for all versions.
     pub(crate) model: String,
     /// Do not ask.
@@ -108,7 +108,7 @@ pub(crate) struct ModelRm {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Import {
+pub(crate) struct ImportArgs {
     /// The ONNX file.
     pub(crate) file: PathBuf,
     /// The model's name; the file's by default.

@@ -5,20 +5,20 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Outputs {
+pub(crate) enum OutputCommand {
     /// List them.
-    Ls(OutputList),
+    Ls(OutputListArgs),
     /// Print a file, and what is added to it.
-    Tail(OutputTail),
+    Tail(OutputTailArgs),
     /// Fetch one, or all of them, or a checkpoint.
-    Get(OutputGet),
+    Get(OutputGetArgs),
     /// List a job's checkpoints.
-    Checkpoints(Checkpoints),
+    Checkpoints(CheckpointsArgs),
 }
 
 /// What a job leaves behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Kind {
+pub(crate) enum OutputKind {
     /// Files that it wrote
     File,
     /// Model versions that it published
@@ -26,16 +26,16 @@ pub(crate) enum Kind {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct OutputList {
+pub(crate) struct OutputListArgs {
     /// The job: `digits-7`; in a project's directory `7`.
     pub(crate) job: String,
     /// Which of what it left.
-    #[arg(long, value_enum, default_value_t = Kind::File)]
-    pub(crate) kind: Kind,
+    #[arg(long, value_enum, default_value_t = OutputKind::File)]
+    pub(crate) kind: OutputKind,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct OutputTail {
+pub(crate) struct OutputTailArgs {
     /// The job: `digits-7`; in a project's directory `7`.
     pub(crate) job: String,
     /// The file's path, as `output ls` shows it.
@@ -46,7 +46,7 @@ pub(crate) struct OutputTail {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct OutputGet {
+pub(crate) struct OutputGetArgs {
     /// The job: `digits-7`; in a project's directory `7`.
     pub(crate) job: String,
     /// The file's path, as `output ls` shows it; all files where it is left out.
@@ -60,7 +60,7 @@ pub(crate) struct OutputGet {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Checkpoints {
+pub(crate) struct CheckpointsArgs {
     /// The job: `digits-7`.
     pub(crate) job: String,
     /// Read every byte of them.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 #[derive(Debug, Args)]
-pub(crate) struct Predict {
+pub(crate) struct PredictArgs {
     /// The model, or a version of it: `digits`, `digits@3`. The server's default where it is left out.
     pub(crate) model: Option<String>,
     /// An input: a JSON value, text, or `@` and a file. May be given several times.

@@ -7,10 +7,10 @@ use clap::{Args, Subcommand};
 use clap_complete::Shell;
 
 use super::run::RunFlags;
-use crate::commands::listen::tcp_address;
+use crate::commands::listeners::parse_tcp_address;
 
 #[derive(Debug, Args)]
-pub(crate) struct Check {
+pub(crate) struct CheckArgs {
     /// The project file; saggar.toml of this directory or the nearest above it where it is left out.
     pub(crate) file: Option<PathBuf>,
     /// Print the file's JSON Schema, for editors, instead.
@@ -19,13 +19,13 @@ pub(crate) struct Check {
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Config {
+pub(crate) enum ConfigCommand {
     /// List every value that a run would have, with its source.
-    Ls(ConfigLs),
+    Ls(ConfigLsArgs),
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct ConfigLs {
+pub(crate) struct ConfigLsArgs {
     /// As `saggar run --task TASK` would have them.
     #[arg(long, value_name = "TASK")]
     pub(crate) task: Option<String>,
@@ -34,18 +34,18 @@ pub(crate) struct ConfigLs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Completion {
+pub(crate) struct CompletionArgs {
     /// The shell: bash, zsh, fish.
     pub(crate) shell: Shell,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Dev {
+pub(crate) struct DevArgs {
     /// The task that trains the first version; the one that is called train, or the only one, where it is left out.
     #[arg(long, value_name = "TASK")]
     pub(crate) task: Option<String>,
     /// Where the server listens that this starts: 5000, 127.0.0.1:5000, or 0 for a free port; one that runs there already is used. With --host or SAGGAR_HOST it starts none and talks to that one.
-    #[arg(long, env = "SAGGAR_ADDR", default_value = "127.0.0.1:5000", value_parser = tcp_address, value_name = "ADDRESS")]
+    #[arg(long, env = "SAGGAR_ADDR", default_value = "127.0.0.1:5000", value_parser = parse_tcp_address, value_name = "ADDRESS")]
     pub(crate) addr: SocketAddr,
     /// The state directory of the server that this starts; .saggar in the project's directory where it is left out.
     #[arg(long, env = "SAGGAR_HOME", value_name = "DIR")]

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use saggar_project::units::{self, Interval};
-use saggar_project::{CAUSES, Checkpoint, Device, Gpu, PRECISIONS, RunOptions};
+use saggar_project::units::{self, TimeOrSteps};
+use saggar_project::{CheckpointPolicy, DeviceRequest, GpuRequest, PRECISIONS, RETRY_CAUSES, RunOptions};
 
 #[derive(Debug, Default, Args)]
-pub(crate) struct Run {
+pub(crate) struct RunArgs {
     /// A component, or the directory of a plugin, which is built first; the task's plugin, else this directory, where it
     /// is left out.
     pub(crate) plugin: Option<PathBuf>,
@@ -24,7 +24,7 @@ pub(crate) struct Run {
     pub(crate) env: Option<String>,
     /// What is wanted of it [default: job].
     #[arg(long, value_enum)]
-    pub(crate) mode: Option<Mode>,
+    pub(crate) mode: Option<RunMode>,
     /// A dataset or a job's output, and where the plugin finds it: `mnist`, `mnist/1:/data`, `job:mnist-3/output:/before`.
     /// May be given several times.
     #[arg(long, value_name = "DATA[:MOUNT]")]
@@ -63,7 +63,7 @@ pub(crate) struct Run {
 
 /// What a run is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Mode {
+pub(crate) enum RunMode {
     /// A training, which goes on without this command
     Job,
     /// The model that it publishes: waits until the server answers from it, and prints its address
@@ -78,16 +78,16 @@ pub(crate) struct RunFlags {
     device: Option<String>,
     /// Fail where there is no GPU; with a number, take so many slots of one: --gpu=0.25.
     #[arg(long, conflicts_with = "device", num_args = 0..=1, require_equals = true, default_missing_value = "required",
-        value_parser = gpu, value_name = "N")]
-    gpu: Option<Gpu>,
+        value_parser = parse_gpu, value_name = "N")]
+    gpu: Option<GpuRequest>,
     /// Where everything random comes from [default: 0].
     #[arg(long)]
     seed: Option<u64>,
     /// Host memory the plugin may take: 512MiB.
-    #[arg(long, value_parser = above_zero_bytes, value_name = "SIZE")]
+    #[arg(long, value_parser = parse_positive_bytes, value_name = "SIZE")]
     memory: Option<u64>,
     /// Device memory the job may take: 2GiB.
-    #[arg(long, value_parser = above_zero_bytes, value_name = "SIZE")]
+    #[arg(long, value_parser = parse_positive_bytes, value_name = "SIZE")]
     gpu_memory: Option<u64>,
     /// Where it waits [default: default].
     #[arg(long, value_name = "QUEUE")]
@@ -102,21 +102,21 @@ pub(crate) struct RunFlags {
     #[arg(long, value_name = "N")]
     retry: Option<u32>,
     /// The causes that are worth another attempt: preempted,device-lost,worker-lost,host-restart,non-finite,error.
-    #[arg(long, value_delimiter = ',', value_parser = CAUSES, hide_possible_values = true, value_name = "CAUSE,...")]
+    #[arg(long, value_delimiter = ',', value_parser = RETRY_CAUSES, hide_possible_values = true, value_name = "CAUSE,...")]
     retry_on: Vec<String>,
     /// Save and end after this time, all attempts together: 1h.
-    #[arg(long, value_parser = above_zero_time, value_name = "TIME")]
+    #[arg(long, value_parser = parse_positive_duration, value_name = "TIME")]
     max_runtime: Option<Duration>,
     /// How often --max-runtime is granted once more.
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "1", value_name = "N")]
     auto_extend: Option<u32>,
     /// Save and begin another attempt after this time: 1h.
-    #[arg(long, value_parser = above_zero_time, value_name = "TIME")]
+    #[arg(long, value_parser = parse_positive_duration, value_name = "TIME")]
     max_attempt_runtime: Option<Duration>,
     /// When to save a checkpoint: 30s, 100steps. Where nothing is said, a second after training began, and then so often
     /// that saving takes at most 1 % of the time, but at least every 30 s.
-    #[arg(long, value_parser = units::interval, value_name = "INTERVAL")]
-    checkpoint_every: Option<Interval>,
+    #[arg(long, value_parser = units::parse_interval, value_name = "INTERVAL")]
+    checkpoint_every: Option<TimeOrSteps>,
     /// How many of the newest checkpoints are kept [default: 3].
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
     checkpoint_keep: Option<u32>,
@@ -145,14 +145,14 @@ pub(crate) struct RunFlags {
 
 impl RunFlags {
     /// What was given.
-    pub(crate) fn options(&self) -> RunOptions {
-        let checkpoint = Checkpoint {
+    pub(crate) fn run_options(&self) -> RunOptions {
+        let checkpoint = CheckpointPolicy {
             every: self.checkpoint_every,
             keep_last: self.checkpoint_keep,
             keep_best: self.keep_best.clone(),
         };
         RunOptions {
-            device: self.device.clone().map(Device::Named).or(self.gpu.map(Device::Gpu)),
+            device: self.device.clone().map(DeviceRequest::Named).or(self.gpu.map(DeviceRequest::Gpu)),
             seed: self.seed,
             memory: self.memory,
             gpu_memory: self.gpu_memory,
@@ -164,7 +164,7 @@ impl RunFlags {
             max_runtime: self.max_runtime,
             auto_extend: self.auto_extend,
             max_attempt_runtime: self.max_attempt_runtime,
-            checkpoint: (checkpoint != Checkpoint::default()).then_some(checkpoint),
+            checkpoint: (checkpoint != CheckpointPolicy::default()).then_some(checkpoint),
             non_finite: self.non_finite.clone(),
             precision: self.precision.clone(),
             utilization: None,
@@ -175,27 +175,27 @@ impl RunFlags {
     }
 }
 
-fn gpu(text: &str) -> Result<Gpu, String> {
+fn parse_gpu(text: &str) -> Result<GpuRequest, String> {
     match text {
-        "required" => Ok(Gpu::Required),
-        "preferred" => Ok(Gpu::Preferred),
-        "none" => Ok(Gpu::None),
+        "required" => Ok(GpuRequest::Required),
+        "preferred" => Ok(GpuRequest::Preferred),
+        "none" => Ok(GpuRequest::None),
         number => match number.parse() {
-            Ok(slots) if slots > 0.0 => Ok(Gpu::Slots(slots)),
+            Ok(slots) if slots > 0.0 => Ok(GpuRequest::Slots(slots)),
             _ => Err("expected required, preferred, none, or a number of slots above 0 such as 0.25".to_owned()),
         },
     }
 }
 
-fn above_zero_time(text: &str) -> Result<Duration, String> {
-    match units::duration(text) {
+fn parse_positive_duration(text: &str) -> Result<Duration, String> {
+    match units::parse_duration(text) {
         Ok(Duration::ZERO) => Err("expected a time above 0".to_owned()),
         read => read.map_err(|error| error.to_string()),
     }
 }
 
-fn above_zero_bytes(text: &str) -> Result<u64, String> {
-    match units::bytes(text) {
+fn parse_positive_bytes(text: &str) -> Result<u64, String> {
+    match units::parse_bytes(text) {
         Ok(0) => Err("expected a size above 0".to_owned()),
         read => read.map_err(|error| error.to_string()),
     }

@@ -12,34 +12,35 @@ mod train;
 
 use std::path::Path;
 
-use saggar_plugin::{Host, HostConfig};
-use saggar_store::Home;
+use saggar_plugin::{PluginEngine, PluginEngineConfig};
+use saggar_store::StateDir;
 
-use crate::args::Bench;
-use crate::exit::{self, Failure};
-use crate::output::Output;
+use crate::args::BenchCommand;
+use crate::exit::{self, CliError};
+use crate::output::CliOutput;
 
-pub(crate) fn bench(args: &Bench, output: Output) -> Result<i32, Failure> {
+pub(crate) fn bench(args: &BenchCommand, output: CliOutput) -> Result<i32, CliError> {
     match args {
-        Bench::Train(args) => train::train(args, output),
-        Bench::Infer(args) => infer::infer(args, output),
+        BenchCommand::Train(args) => train::train(args, output),
+        BenchCommand::Infer(args) => infer::infer(args, output),
     }
 }
 
 /// The state directory, if there is one at this place.
-fn home(path: &Path) -> Result<Option<Home>, Failure> {
-    let open = || Home::open(path).map_err(|error| Failure::invalid(error.to_string()));
+fn open_state_dir(path: &Path) -> Result<Option<StateDir>, CliError> {
+    let open = || StateDir::open(path).map_err(|error| CliError::invalid(error.to_string()));
     path.is_dir().then(open).transpose()
 }
 
 /// What runs plugins; it keeps what it compiles in the state directory, if there is one.
-fn host(home: Option<&Home>) -> Result<Host, Failure> {
-    let cache_dir = home.map(Home::cache);
-    Host::new(HostConfig { cache_dir, ..HostConfig::default() }).map_err(|error| device::plugin_failure(&error))
+fn plugin_host(home: Option<&StateDir>) -> Result<PluginEngine, CliError> {
+    let cache_dir = home.map(StateDir::cache);
+    PluginEngine::new(PluginEngineConfig { cache_dir, ..PluginEngineConfig::default() })
+        .map_err(|error| device::plugin_error(&error))
 }
 
 /// A component's bytes.
-fn component(path: &Path) -> Result<Vec<u8>, Failure> {
+fn read_component(path: &Path) -> Result<Vec<u8>, CliError> {
     std::fs::read(path)
-        .map_err(|error| Failure::new(exit::NOT_FOUND, "no_plugin", format!("{}: {error}", path.display())))
+        .map_err(|error| CliError::new(exit::NOT_FOUND, "no_plugin", format!("{}: {error}", path.display())))
 }

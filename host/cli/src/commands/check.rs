@@ -2,41 +2,43 @@
 
 use std::path::PathBuf;
 
-use saggar_project::{Diagnostic, Manifest, PROJECT_FILE, SCHEMA};
+use saggar_project::{Diagnostic, PROJECT_FILE, ProjectManifest, SCHEMA};
 use serde_json::{Value, json};
 
-use crate::args::Check;
-use crate::exit::{self, Failure};
-use crate::output::{Output, say};
+use crate::args::CheckArgs;
+use crate::exit::{self, CliError};
+use crate::output::{CliOutput, print_to_stderr};
 use crate::project;
 
-pub(crate) fn check(args: &Check, output: Output) -> Result<i32, Failure> {
+pub(crate) fn check(args: &CheckArgs, output: CliOutput) -> Result<i32, CliError> {
     if args.schema {
-        output.text(&format!("{}\n", SCHEMA.trim_end()));
+        output.print_text(&format!("{}\n", SCHEMA.trim_end()));
         return Ok(0);
     }
     let found = args.file.clone().or_else(project::find_file);
     let path = found.unwrap_or_else(|| PathBuf::from(PROJECT_FILE));
-    let text = project::read(&path)?;
+    let text = project::read_manifest_text(&path)?;
     let file = path.display().to_string();
     let list = |found: &[Diagnostic]| found.iter().map(|it| it.to_json(&file)).collect::<Vec<Value>>();
-    match Manifest::parse(&text) {
+    match ProjectManifest::parse(&text) {
         Ok(manifest) => {
             if output.json {
-                output
-                    .json(&json!({ "file": file, "valid": true, "mistakes": [], "remarks": list(&manifest.remarks) }));
+                output.print_json(
+                    &json!({ "file": file, "valid": true, "mistakes": [], "remarks": list(&manifest.remarks) }),
+                );
                 return Ok(0);
             }
-            manifest.remarks.iter().for_each(|remark| output.note(&format!("{file}:{remark}")));
-            output.line(&format!("{file} is valid: {}", contents(&manifest)));
+            manifest.remarks.iter().for_each(|remark| output.print_note(&format!("{file}:{remark}")));
+            output.print_line(&format!("{file} is valid: {}", summarize_manifest(&manifest)));
             Ok(0)
         }
         Err(mistakes) => {
             if output.json {
-                output.json(&json!({ "file": file, "valid": false, "mistakes": list(&mistakes.0), "remarks": [] }));
+                output
+                    .print_json(&json!({ "file": file, "valid": false, "mistakes": list(&mistakes.0), "remarks": [] }));
             } else {
                 // Nothing in front: editors and people look for file:line:column at the beginning of a line.
-                say(&mistakes.render(&file));
+                print_to_stderr(&mistakes.render(&file));
             }
             Ok(exit::INVALID)
         }
@@ -44,7 +46,7 @@ pub(crate) fn check(args: &Check, output: Output) -> Result<i32, Failure> {
 }
 
 /// `1 plugin, 2 tasks`.
-fn contents(manifest: &Manifest) -> String {
+fn summarize_manifest(manifest: &ProjectManifest) -> String {
     let counts = [
         ("plugin", manifest.plugins.len()),
         ("task", manifest.tasks.len()),

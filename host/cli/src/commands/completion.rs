@@ -1,9 +1,9 @@
 //! `saggar completion`: scripts that shells complete the command line with.
 
-use crate::args::{self, Completion};
-use crate::exit::{self, Failure};
+use crate::args::{self, CompletionArgs};
+use crate::exit::{self, CliError};
 
-pub(crate) fn completion(args: &Completion) -> Result<i32, Failure> {
+pub(crate) fn completion(args: &CompletionArgs) -> Result<i32, CliError> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut args::command(), "saggar", &mut script);
     let mut out = std::io::stdout().lock();
@@ -11,6 +11,6 @@ pub(crate) fn completion(args: &Completion) -> Result<i32, Failure> {
     // A reader that has gone away is nobody's mistake.
     written.map(|()| 0).or_else(|error| match error.kind() {
         std::io::ErrorKind::BrokenPipe => Ok(0),
-        _ => Err(Failure::new(exit::UNEXPECTED, "write", error.to_string())),
+        _ => Err(CliError::new(exit::UNEXPECTED, "write", error.to_string())),
     })
 }

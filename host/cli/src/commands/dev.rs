@@ -2,192 +2,204 @@
 //! becomes a version with the weights of the newest one, so that it answers without a training; where there is no version
 //! yet, the task is run first. What does not compile or does not fit changes nothing: what served before serves on.
 
-mod answer;
-mod ending;
+mod dev_shutdown;
+mod first_answer;
 mod server;
-mod sources;
+mod source_watcher;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use saggar_project::{PROJECT_FILE, Task};
+use saggar_project::{PROJECT_FILE, TaskSection};
 use serde_json::{Value, json};
 
 use super::{jobs, run};
-use crate::args::Dev;
-use crate::client::{Client, Payload, segment};
-use crate::exit::{self, Failure};
-use crate::output::Output;
-use crate::project::Project;
+use crate::args::DevArgs;
+use crate::client::{ApiClient, RequestBody, encode_path_segment};
+use crate::exit::{self, CliError};
+use crate::output::CliOutput;
+use crate::project::ProjectContext;
 use crate::server::ServerAddress;
-pub(crate) use ending::Ending;
+pub(crate) use dev_shutdown::DevShutdown;
 use server::DevServer;
-use sources::Sources;
+use source_watcher::SourceWatcher;
 
 /// How long a version that a job published may take until it serves.
-const PATIENCE: Duration = Duration::from_secs(120);
+const SERVE_TIME_MAX: Duration = Duration::from_secs(120);
 /// How often the server is asked for what a training lacks.
-const DATA_LOOK_INTERVAL: Duration = Duration::from_millis(500);
+const DATA_POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// How often the server is asked.
-const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-pub(crate) fn dev(args: &Dev, address: ServerAddress, output: Output) -> Result<i32, Failure> {
-    let project = Project::require()?;
-    let (name, task) = task(&project, args.task.as_deref())?;
+pub(crate) fn dev(args: &DevArgs, address: ServerAddress, output: CliOutput) -> Result<i32, CliError> {
+    let project = ProjectContext::require()?;
+    let (name, task) = select_task(&project, args.task.as_deref())?;
     // Before the first build, which takes a while: an address that cannot be had is said at once.
-    let running = DevServer::running(args, &address, output)?;
+    let running = DevServer::find_running(args, &address, output)?;
     // Before the first build, too: what is saved while it runs is not lost.
-    let sources = Sources::watch(&project, &task.plugin)?;
-    let ending = Ending::on_interrupt();
-    let first = built(&project, task, &ending, output);
+    let sources = SourceWatcher::watch(&project, &task.plugin)?;
+    let ending = DevShutdown::install();
+    let first = build_or_report(&project, task, &ending, output);
     let server = match running {
         Some(server) => server,
         None => DevServer::start(args, address, &project, Arc::clone(&ending))?,
     };
     let client = server.client()?;
     match output.json {
-        true => output.json_line(&json!({ "url": server.url() })),
-        false => output.line(server.url()),
+        true => output.print_json_line(&json!({ "url": server.url() })),
+        false => output.print_line(server.url()),
     }
-    let mut dev = Developing { project: &project, name, task, client: &client, model: None, lacks: None, output };
-    dev.take(first, None);
+    let mut dev =
+        DevSession { project: &project, name, task, client: &client, model: None, blocked_on_data: None, output };
+    dev.deploy_or_report(first, None);
     loop {
-        dev.note_what_is_waited_for();
+        dev.print_waiting_note();
         let saved = loop {
-            match sources.wait_for(DATA_LOOK_INTERVAL) {
+            match sources.wait_for_save(DATA_POLL_INTERVAL) {
                 Some(saved) => break saved,
-                None => dev.retry(),
+                None => dev.retry_if_data_changed(),
             }
         };
         let began = Instant::now();
-        let component = built(&project, task, &ending, output);
-        dev.take(component, Some(Edit { saved, compiled: began.elapsed(), done: Instant::now() }));
+        let component = build_or_report(&project, task, &ending, output);
+        dev.deploy_or_report(
+            component,
+            Some(SourceEdit { saved_at: saved, build_time: began.elapsed(), built_at: Instant::now() }),
+        );
     }
 }
 
 /// The task that is meant: the one that is named, the one that is called train, or the only one.
-fn task<'a>(project: &'a Project, named: Option<&'a str>) -> Result<(&'a str, &'a Task), Failure> {
+fn select_task<'a>(
+    project: &'a ProjectContext,
+    named: Option<&'a str>,
+) -> Result<(&'a str, &'a TaskSection), CliError> {
     let tasks = &project.manifest.tasks;
     match (named, tasks.len()) {
         (Some(name), _) => project.task(name),
         (None, 1) => Ok(tasks.iter().next().map(|(name, task)| (name.as_str(), task)).expect("there is one")),
-        (None, 0) => Err(Failure::invalid(format!("{PROJECT_FILE} has no task to develop"))
-            .hint("add [task.train] with plugin = \"NAME\"")),
+        (None, 0) => Err(CliError::invalid(format!("{PROJECT_FILE} has no task to develop"))
+            .with_hint("add [task.train] with plugin = \"NAME\"")),
         (None, _) => project.task("train"),
     }
 }
 
 /// The component of the task's plugin; what the compiler says is shown where it does not build.
-fn built(project: &Project, task: &Task, ending: &Arc<Ending>, output: Output) -> Option<PathBuf> {
+fn build_or_report(
+    project: &ProjectContext,
+    task: &TaskSection,
+    ending: &Arc<DevShutdown>,
+    output: CliOutput,
+) -> Option<PathBuf> {
     match run::build_plugin(project, &task.plugin, output, Some(ending)) {
         Ok(path) => Some(path),
         Err(failure) => {
-            output.failure(&failure);
+            output.print_error(&failure);
             None
         }
     }
 }
 
 /// An edit on its way to an answer.
-struct Edit {
-    saved: Instant,
-    compiled: Duration,
-    done: Instant,
+struct SourceEdit {
+    saved_at: Instant,
+    build_time: Duration,
+    built_at: Instant,
 }
 
-struct Developing<'a> {
-    project: &'a Project,
+struct DevSession<'a> {
+    project: &'a ProjectContext,
     name: &'a str,
-    task: &'a Task,
-    client: &'a Client,
+    task: &'a TaskSection,
+    client: &'a ApiClient,
     /// The model that the plugin is, as soon as it is known.
     model: Option<String>,
     /// The component whose training lacks something that the server does not have, and the datasets that there were.
-    lacks: Option<(PathBuf, Value)>,
-    output: Output,
+    blocked_on_data: Option<(PathBuf, Value)>,
+    output: CliOutput,
 }
 
-impl Developing<'_> {
+impl DevSession<'_> {
     /// Puts a component into service, and says how long that took since the edit.
-    fn take(&mut self, component: Option<PathBuf>, edit: Option<Edit>) {
-        let Some(component) = component else { return self.serves_on() };
-        self.lacks = None;
-        let Err(failure) = self.put(&component, edit) else { return };
-        self.output.failure(&failure);
-        self.serves_on();
-        if self.model.is_none() && failure.exit == exit::NOT_FOUND {
-            self.lacks = self.datasets().map(|datasets| (component, datasets));
+    fn deploy_or_report(&mut self, component: Option<PathBuf>, edit: Option<SourceEdit>) {
+        let Some(component) = component else { return self.print_still_serving() };
+        self.blocked_on_data = None;
+        let Err(failure) = self.deploy(&component, edit) else { return };
+        self.output.print_error(&failure);
+        self.print_still_serving();
+        if self.model.is_none() && failure.exit_code == exit::NOT_FOUND {
+            self.blocked_on_data = self.dataset_versions().map(|datasets| (component, datasets));
         }
     }
 
     /// Runs the training that lacked something again, as soon as the server has other datasets.
-    fn retry(&mut self) {
-        let Some((component, before)) = &self.lacks else { return };
-        if self.datasets().is_some_and(|now| now != *before) {
+    fn retry_if_data_changed(&mut self) {
+        let Some((component, before)) = &self.blocked_on_data else { return };
+        if self.dataset_versions().is_some_and(|now| now != *before) {
             let component = component.clone();
-            self.take(Some(component), None);
-            self.note_what_is_waited_for();
+            self.deploy_or_report(Some(component), None);
+            self.print_waiting_note();
         }
     }
 
     /// The names of the versions of datasets that there are; `None` where the server does not say.
-    fn datasets(&self) -> Option<Value> {
+    fn dataset_versions(&self) -> Option<Value> {
         let listed = self.client.get("/api/v1/datasets").ok()?;
         let name = |dataset: &Value| json!([dataset["name"], dataset["version"]]);
         Some(listed["datasets"].as_array()?.iter().map(name).collect())
     }
 
-    fn note_what_is_waited_for(&self) {
-        self.output.note(match self.lacks {
+    fn print_waiting_note(&self) {
+        self.output.print_note(match self.blocked_on_data {
             Some(_) => "waiting for the data, or for a source to be saved; Ctrl-C ends",
             None => "waiting for a source to be saved; Ctrl-C ends",
         });
     }
 
     /// A command for the server that this works with.
-    fn command(&self, rest: &str) -> String {
+    fn command_line(&self, rest: &str) -> String {
         format!("saggar --host {} {rest}", self.client.url(""))
     }
 
-    fn serves_on(&self) {
+    fn print_still_serving(&self) {
         if let Some(model) = &self.model {
-            self.output.note(&format!("{model} serves on as it was"));
+            self.output.print_note(&format!("{model} serves on as it was"));
         }
     }
 
-    fn put(&mut self, component: &Path, edit: Option<Edit>) -> Result<(), Failure> {
-        let digest = run::upload(self.client, component)?;
+    fn deploy(&mut self, component: &Path, edit: Option<SourceEdit>) -> Result<(), CliError> {
+        let digest = run::upload_plugin(self.client, component)?;
         if self.model.is_none() {
-            self.model = self.existing(component)?;
+            self.model = self.find_model(component)?;
         }
         let Some(model) = self.model.clone() else {
             self.model = Some(self.train(&digest, component)?);
-            return self.announce(None);
+            return self.announce_first_answer(None);
         };
-        let shown = self.client.get(&format!("/api/v1/models/{}", segment(&model)))?;
+        let shown = self.client.get(&format!("/api/v1/models/{}", encode_path_segment(&model)))?;
         let newest = shown["versions"].as_array().and_then(|versions| versions.last()).cloned().unwrap_or_default();
         if newest["plugin"] == digest.as_str() {
-            self.output.note("the component is the same as before");
-            return if edit.is_none() { self.announce(None) } else { Ok(()) };
+            self.output.print_note("the component is the same as before");
+            return if edit.is_none() { self.announce_first_answer(None) } else { Ok(()) };
         }
-        let path = format!("/api/v1/models/{}/versions", segment(&model));
-        let made = self.client.post(&path, Payload::Json(&json!({ "plugin": digest })))?;
+        let path = format!("/api/v1/models/{}/versions", encode_path_segment(&model));
+        let made = self.client.post(&path, RequestBody::Json(&json!({ "plugin": digest })))?;
         let version = made["version"].as_u64().unwrap_or_default();
         if made["state"] != "READY" {
             let reason = made["reason"].as_str().unwrap_or("it is not up");
-            return Err(Failure::invalid(format!("{model}@{version} is refused: {reason}")).hint(format!(
+            return Err(CliError::invalid(format!("{model}@{version} is refused: {reason}")).with_hint(format!(
                 "where the weights no longer fit, train anew: `{}`",
-                self.command(&format!("run --task {}", self.name))
+                self.command_line(&format!("run --task {}", self.name))
             )));
         }
-        self.announce(edit.map(|edit| (edit, version)))
+        self.announce_first_answer(edit.map(|edit| (edit, version)))
     }
 
     /// The model that the plugin's versions are of, where there are any.
-    fn existing(&self, component: &Path) -> Result<Option<String>, Failure> {
+    fn find_model(&self, component: &Path) -> Result<Option<String>, CliError> {
         let stem = component.file_stem().map(|stem| stem.to_string_lossy().replace('_', "-"));
-        let of_plugin = |(name, model): (&String, &saggar_project::Model)| {
+        let of_plugin = |(name, model): (&String, &saggar_project::ModelSection)| {
             (model.plugin.as_ref() == Some(&self.task.plugin)).then(|| name.clone())
         };
         let named = self.task.args.get("model").and_then(Value::as_str).map(str::to_owned);
@@ -199,57 +211,57 @@ impl Developing<'_> {
     }
 
     /// Runs the task, and waits until the server answers from what it publishes. The model.
-    fn train(&self, digest: &str, component: &Path) -> Result<String, Failure> {
+    fn train(&self, digest: &str, component: &Path) -> Result<String, CliError> {
         let spec = run::task_spec(self.project, self.name, digest, component)?;
-        self.output.note(&format!("no version is there yet: running task {}", self.name));
-        let job = self.client.post("/api/v1/jobs", Payload::Json(&json!(spec))).map_err(|failure| {
-            let lacks_data = failure.exit == exit::NOT_FOUND && failure.message.contains("dataset");
-            let push = self.command("data push FOLDER --name NAME");
+        self.output.print_note(&format!("no version is there yet: running task {}", self.name));
+        let job = self.client.post("/api/v1/jobs", RequestBody::Json(&json!(spec))).map_err(|failure| {
+            let lacks_data = failure.exit_code == exit::NOT_FOUND && failure.message.contains("dataset");
+            let push = self.command_line("data push FOLDER --name NAME");
             if lacks_data {
-                failure.hint(format!("`{push}` stores one, and the training begins by itself"))
+                failure.with_hint(format!("`{push}` stores one, and the training begins by itself"))
             } else {
                 failure
             }
         })?;
         let name = job["name"].as_str().unwrap_or_default();
         jobs::follow_log(self.client, self.output, name)?;
-        let ended = jobs::wait(self.client, self.output, name)?;
+        let ended = jobs::wait_until_over(self.client, self.output, name)?;
         if ended["state"] != "SUCCEEDED" {
             let (state, why) = (ended["state"].as_str().unwrap_or("?"), ended["message"].as_str().unwrap_or(""));
-            return Err(Failure::invalid(format!("job {name} is {state}: {why}")).hint("mend it and save"));
+            return Err(CliError::invalid(format!("job {name} is {state}: {why}")).with_hint("mend it and save"));
         }
-        run::wait_until_served(self.client, &ended, PATIENCE).map(|(model, _)| model)
+        run::wait_until_served(self.client, &ended, SERVE_TIME_MAX).map(|(model, _)| model)
     }
 
     /// Asks the model, and says what answers and how long an edit took to get there.
-    fn announce(&self, edit: Option<(Edit, u64)>) -> Result<(), Failure> {
+    fn announce_first_answer(&self, edit: Option<(SourceEdit, u64)>) -> Result<(), CliError> {
         let Some(model) = &self.model else { return Ok(()) };
         let version = edit.as_ref().map(|(_, version)| *version);
-        let first = answer::first(self.client, model, version, PATIENCE, LOOK_INTERVAL)?;
+        let first = first_answer::wait_for_first_answer(self.client, model, version, SERVE_TIME_MAX, POLL_INTERVAL)?;
         let url = self.client.url(&format!("/models/{model}/predict"));
         let Some((edit, _)) = edit else {
-            self.output.note(&format!("{} answers at {url}", first.whence));
+            self.output.print_note(&format!("{} answers at {url}", first.model_version));
             return Ok(());
         };
         let seconds = |time: Duration| (time.as_secs_f64() * 1000.0).round() / 1000.0;
-        let (total, compiled) = (first.at.duration_since(edit.saved), edit.compiled);
-        let after = first.at.duration_since(edit.done);
+        let (total, compiled) = (first.answered_at.duration_since(edit.saved_at), edit.build_time);
+        let after = first.answered_at.duration_since(edit.built_at);
         if self.output.json {
-            self.output.json_line(&json!({
-                "answers": first.whence, "edit_to_answer_seconds": seconds(total),
+            self.output.print_json_line(&json!({
+                "answers": first.model_version, "edit_to_answer_seconds": seconds(total),
                 "build_seconds": seconds(compiled), "after_build_seconds": seconds(after),
             }));
         } else {
-            self.output.line(&format!(
+            self.output.print_line(&format!(
                 "{} answers: edit to first new answer {:.2} s (build {:.2} s, then {:.2} s)",
-                first.whence,
+                first.model_version,
                 total.as_secs_f64(),
                 compiled.as_secs_f64(),
                 after.as_secs_f64()
             ));
         }
         if let Some(complaint) = first.complaint {
-            self.output.note(&format!("  to its example it says: {complaint}"));
+            self.output.print_note(&format!("  to its example it says: {complaint}"));
         }
         Ok(())
     }

@@ -10,17 +10,17 @@ use std::time::{Duration, Instant};
 use saggar_device::{DeviceInfo, select};
 use serde_json::{Value, json};
 
-use crate::exit::Failure;
-use crate::output::Output;
+use crate::exit::CliError;
+use crate::output::CliOutput;
 
 /// How long a driver may take.
-pub(crate) const LIMIT: Duration = Duration::from_secs(20);
+pub(crate) const PROBE_TIME_MAX: Duration = Duration::from_secs(20);
 /// How often it is looked at meanwhile.
-const LOOK_INTERVAL: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// What became of a process.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub(crate) enum ProcessEnd {
     /// It printed this, and was done.
     Said(String),
     /// It ended otherwise.
@@ -30,11 +30,11 @@ pub(crate) enum Ended {
 }
 
 /// `saggar devices`: one line of JSON for each.
-pub(crate) fn devices(output: Output) -> Result<(), Failure> {
+pub(crate) fn devices(output: CliOutput) -> Result<(), CliError> {
     for info in select::list_devices() {
         let DeviceInfo { name, adapter, vendor, driver, backend, software, exact_seconds, limits, features } = info;
         let device = json!([name, adapter, vendor, driver, backend, software, exact_seconds, limits, features]);
-        output.line(&device.to_string());
+        output.print_line(&device.to_string());
     }
     Ok(())
 }
@@ -43,20 +43,22 @@ pub(crate) fn devices(output: Output) -> Result<(), Failure> {
 ///
 /// # Errors
 /// How it ended where it cannot be run, dies or hangs, as a driver may make it.
-pub(crate) fn ask(program: &Path, limit: Duration) -> Result<Vec<DeviceInfo>, Ended> {
-    match run(Command::new(program).arg("devices"), limit) {
-        Ended::Said(lines) => Ok(lines.lines().filter_map(|line| device(&serde_json::from_str(line).ok()?)).collect()),
+pub(crate) fn query_devices(program: &Path, limit: Duration) -> Result<Vec<DeviceInfo>, ProcessEnd> {
+    match run_with_timeout(Command::new(program).arg("devices"), limit) {
+        ProcessEnd::Said(lines) => {
+            Ok(lines.lines().filter_map(|line| parse_device(&serde_json::from_str(line).ok()?)).collect())
+        }
         ended => Err(ended),
     }
 }
 
 /// Runs a process that prints a few lines, within a time.
-pub(crate) fn run(command: &mut Command, limit: Duration) -> Ended {
+pub(crate) fn run_with_timeout(command: &mut Command, limit: Duration) -> ProcessEnd {
     let began = Instant::now();
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
     let mut child = match child {
         Ok(child) => child,
-        Err(error) => return Ended::Died(error.to_string()),
+        Err(error) => return ProcessEnd::Died(error.to_string()),
     };
     loop {
         match child.try_wait() {
@@ -65,24 +67,24 @@ pub(crate) fn run(command: &mut Command, limit: Duration) -> Ended {
                 let mut said = String::new();
                 let read = child.stdout.take().map(|mut out| out.read_to_string(&mut said));
                 let whole = matches!(read, Some(Ok(_))) && !said.trim().is_empty();
-                return if whole { Ended::Said(said) } else { Ended::Died(status.to_string()) };
+                return if whole { ProcessEnd::Said(said) } else { ProcessEnd::Died(status.to_string()) };
             }
-            Ok(None) if began.elapsed() < limit => std::thread::sleep(LOOK_INTERVAL),
+            Ok(None) if began.elapsed() < limit => std::thread::sleep(POLL_INTERVAL),
             Ok(None) | Err(_) => {
                 let _ = child.kill();
                 let _ = child.wait();
-                return Ended::Silent;
+                return ProcessEnd::Silent;
             }
         }
     }
 }
 
 /// A limit's name and value.
-fn limit(pair: &Value) -> Option<(String, u64)> {
+fn parse_limit(pair: &Value) -> Option<(String, u64)> {
     Some((pair.get(0)?.as_str()?.to_owned(), pair.get(1)?.as_u64()?))
 }
 
-fn device(line: &Value) -> Option<DeviceInfo> {
+fn parse_device(line: &Value) -> Option<DeviceInfo> {
     let text = |at: usize| Some(line.get(at)?.as_str()?.to_owned());
     Some(DeviceInfo {
         name: text(0)?,
@@ -92,7 +94,7 @@ fn device(line: &Value) -> Option<DeviceInfo> {
         backend: text(4)?,
         software: line.get(5)?.as_bool()?,
         exact_seconds: line.get(6)?.as_bool()?,
-        limits: line.get(7)?.as_array()?.iter().map(limit).collect::<Option<_>>()?,
+        limits: line.get(7)?.as_array()?.iter().map(parse_limit).collect::<Option<_>>()?,
         features: line.get(8)?.as_array()?.iter().map(|name| Some(name.as_str()?.to_owned())).collect::<Option<_>>()?,
     })
 }

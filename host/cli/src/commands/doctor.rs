@@ -3,23 +3,23 @@
 
 mod device;
 mod drivers;
-mod place;
+mod state_dir_check;
 
-use saggar_project::{Diagnostics, Manifest, PROJECT_FILE};
+use saggar_project::{Diagnostics, PROJECT_FILE, ProjectManifest};
 use serde_json::{Value, json};
 
-use crate::args::Doctor;
+use crate::args::DoctorArgs;
 use crate::exit;
-use crate::exit::Failure;
-use crate::known_homes::KnownHomes;
-use crate::output::Output;
+use crate::exit::CliError;
+use crate::known_state_dirs::KnownStateDirs;
+use crate::output::CliOutput;
 use crate::project;
 
 /// One thing that was looked at.
 #[derive(Debug)]
-pub(crate) struct Finding {
+pub(crate) struct DoctorFinding {
     name: String,
-    state: State,
+    state: FindingState,
     what: String,
     hint: Option<String>,
     /// What else is known of it, in a line.
@@ -30,7 +30,7 @@ pub(crate) struct Finding {
 
 /// How one thing is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum FindingState {
     Ok,
     /// It is not there, and need not be.
     Missing,
@@ -39,151 +39,157 @@ enum State {
     Failed,
 }
 
-impl State {
+impl FindingState {
     fn name(self) -> &'static str {
         match self {
-            State::Ok => "OK",
-            State::Missing => "none",
-            State::Fixed => "FIXED",
-            State::Failed => "FAILED",
+            FindingState::Ok => "OK",
+            FindingState::Missing => "none",
+            FindingState::Fixed => "FIXED",
+            FindingState::Failed => "FAILED",
         }
     }
 }
 
-impl Finding {
-    fn new(name: impl Into<String>, state: State, what: impl Into<String>) -> Finding {
-        let exit = if state == State::Failed { exit::UNEXPECTED } else { 0 };
-        Finding { name: name.into(), state, what: what.into(), hint: None, details: None, exit }
+impl DoctorFinding {
+    fn new(name: impl Into<String>, state: FindingState, what: impl Into<String>) -> DoctorFinding {
+        let exit = if state == FindingState::Failed { exit::UNEXPECTED } else { 0 };
+        DoctorFinding { name: name.into(), state, what: what.into(), hint: None, details: None, exit }
     }
 
-    fn details(mut self, details: Option<String>) -> Finding {
+    fn with_details(mut self, details: Option<String>) -> DoctorFinding {
         self.details = details;
         self
     }
 
-    fn hint(mut self, hint: impl Into<String>) -> Finding {
+    fn with_hint(mut self, hint: impl Into<String>) -> DoctorFinding {
         self.hint = Some(hint.into());
         self
     }
 
-    fn exit(mut self, exit: i32) -> Finding {
+    fn with_exit_code(mut self, exit: i32) -> DoctorFinding {
         self.exit = exit;
         self
     }
 }
 
-pub(crate) fn doctor(args: &Doctor, output: Output) -> Result<i32, Failure> {
+pub(crate) fn doctor(args: &DoctorArgs, output: CliOutput) -> Result<i32, CliError> {
     if let Some(device) = &args.probe {
-        return Ok(device::probe(device, output));
+        return Ok(device::probe_device(device, output));
     }
-    let mut findings = device::devices();
-    findings.extend(drivers::drivers());
-    findings.push(device::chosen("auto"));
-    findings.push(guest_toolchain());
-    findings.push(place::state_directory(&args.home, args.fix));
-    findings.extend(place::elsewhere(&args.home));
-    findings.extend(place::others(&KnownHomes::of_user().others(&args.home)));
-    findings.push(place::port());
-    findings.push(open_files());
-    findings.push(configuration(args.fix));
-    findings.extend(project_file());
+    let mut findings = device::check_devices();
+    findings.extend(drivers::check_drivers());
+    findings.push(device::check_selection("auto"));
+    findings.push(check_guest_toolchain());
+    findings.push(state_dir_check::check_state_dir(&args.home, args.fix));
+    findings.extend(state_dir_check::check_linked_dirs(&args.home));
+    findings.extend(state_dir_check::list_other_state_dirs(&KnownStateDirs::for_current_user().others(&args.home)));
+    findings.push(state_dir_check::check_port());
+    findings.push(check_open_files());
+    findings.push(check_user_config(args.fix));
+    findings.extend(check_project_file());
     if let Some(device) = &args.device {
-        findings.push(device::chosen(device).exit_if_failed(exit::NO_DEVICE));
+        findings.push(device::check_selection(device).with_exit_code_if_failed(exit::NO_DEVICE));
     }
-    show(&findings, output);
+    print_findings(&findings, output);
     // What was asked for comes last, and goes first.
     Ok(findings.iter().rev().map(|finding| finding.exit).find(|code| *code != 0).unwrap_or(0))
 }
 
-impl Finding {
-    fn exit_if_failed(self, code: i32) -> Finding {
-        let failed = self.state == State::Failed;
-        if failed { self.exit(code) } else { self }
+impl DoctorFinding {
+    fn with_exit_code_if_failed(self, code: i32) -> DoctorFinding {
+        let failed = self.state == FindingState::Failed;
+        if failed { self.with_exit_code(code) } else { self }
     }
 }
 
-fn show(findings: &[Finding], output: Output) {
+fn print_findings(findings: &[DoctorFinding], output: CliOutput) {
     if output.json {
         let list: Vec<Value> = findings
             .iter()
             .map(|f| json!({ "name": f.name, "state": f.state.name(), "what": f.what, "hint": f.hint, "details": f.details }))
             .collect();
-        output.json(&Value::Array(list));
+        output.print_json(&Value::Array(list));
         return;
     }
     for finding in findings {
         let state = format!("{:<6}", finding.state.name());
-        let state = state.replace(finding.state.name(), &output.state(finding.state.name()));
-        output.line(&format!("{state} {:<12} {}", finding.name, finding.what));
+        let state = state.replace(finding.state.name(), &output.format_state(finding.state.name()));
+        output.print_line(&format!("{state} {:<12} {}", finding.name, finding.what));
         for line in finding.details.iter().chain(&finding.hint) {
-            output.line(&format!("       {:<12} {line}", ""));
+            output.print_line(&format!("       {:<12} {line}", ""));
         }
     }
 }
 
 /// How many connections a server here may have at once, which the limit of open files allows.
-fn open_files() -> Finding {
+fn check_open_files() -> DoctorFinding {
     let most = saggar_serve::connections_max();
-    let found = Finding::new("files", State::Ok, format!("enough may be open for {most} connections at once"));
+    let found =
+        DoctorFinding::new("files", FindingState::Ok, format!("enough may be open for {most} connections at once"));
     if most == saggar_serve::limits::CONNECTIONS_MAX {
         return found;
     }
-    found.hint("`ulimit -n 4096` before `saggar serve`, or LimitNOFILE=4096 of its systemd service, allows more")
+    found.with_hint("`ulimit -n 4096` before `saggar serve`, or LimitNOFILE=4096 of its systemd service, allows more")
 }
 
-fn guest_toolchain() -> Finding {
+fn check_guest_toolchain() -> DoctorFinding {
     match saggar_plugin::build::find_toolchain() {
-        Ok(toolchain) => Finding::new("plugins", State::Ok, format!("are built by {toolchain}")),
+        Ok(toolchain) => DoctorFinding::new("plugins", FindingState::Ok, format!("are built by {toolchain}")),
         Err(error) => {
             let what = "cannot be built here (running them needs no compiler)";
-            Finding::new("plugins", State::Missing, what).hint(error.to_string())
+            DoctorFinding::new("plugins", FindingState::Missing, what).with_hint(error.to_string())
         }
     }
 }
 
 /// The user's own configuration.
-fn configuration(fix: bool) -> Finding {
+fn check_user_config(fix: bool) -> DoctorFinding {
     let name = "config";
     let Some(path) = project::user_config_file() else {
-        return Finding::new(name, State::Missing, "no home directory, so none is read");
+        return DoctorFinding::new(name, FindingState::Missing, "no home directory, so none is read");
     };
     let shown = path.display();
     if path.is_file() {
         return match project::user_config() {
-            Ok(_) => Finding::new(name, State::Ok, format!("{shown}")),
-            Err(failure) => Finding::new(name, State::Failed, failure.message)
-                .hint(failure.hint.unwrap_or_else(|| "mend the file, or remove it".to_owned()))
-                .exit(exit::INVALID),
+            Ok(_) => DoctorFinding::new(name, FindingState::Ok, format!("{shown}")),
+            Err(failure) => DoctorFinding::new(name, FindingState::Failed, failure.message)
+                .with_hint(failure.hint.unwrap_or_else(|| "mend the file, or remove it".to_owned()))
+                .with_exit_code(exit::INVALID),
         };
     }
     if !fix {
-        return Finding::new(name, State::Missing, format!("{shown} is not there, and need not be"));
+        return DoctorFinding::new(name, FindingState::Missing, format!("{shown} is not there, and need not be"));
     }
     let parent = path.parent().map_or(Ok(()), std::fs::create_dir_all);
-    match parent.and_then(|()| std::fs::write(&path, CONFIGURATION)) {
-        Ok(()) => Finding::new(name, State::Fixed, format!("{shown} is written; it says nothing yet")),
-        Err(error) => Finding::new(name, State::Failed, format!("{shown}: {error}")).hint("make the directory yours"),
+    match parent.and_then(|()| std::fs::write(&path, CONFIG_TEMPLATE)) {
+        Ok(()) => DoctorFinding::new(name, FindingState::Fixed, format!("{shown} is written; it says nothing yet")),
+        Err(error) => DoctorFinding::new(name, FindingState::Failed, format!("{shown}: {error}"))
+            .with_hint("make the directory yours"),
     }
 }
 
 /// A configuration that says nothing, and shows what it could say.
-const CONFIGURATION: &str = "# What saggar's commands take where neither flag, environment nor saggar.toml says anything.\n\
+const CONFIG_TEMPLATE: &str = "# What saggar's commands take where neither flag, environment nor saggar.toml says anything.\n\
      # host = \"http://127.0.0.1:5000\"\n# ca = \"ca.pem\"\n# device = \"cpu\"\n# project = \"mine\"\n";
 
 /// The project's file, where there is one.
-fn project_file() -> Option<Finding> {
+fn check_project_file() -> Option<DoctorFinding> {
     let path = project::find_file()?;
     let shown = path.display();
-    let read = project::read(&path).map_err(|failure| failure.message);
+    let read = project::read_manifest_text(&path).map_err(|failure| failure.message);
     let manifest = read.and_then(|text| {
         let first = |found: Diagnostics| found.0.first().map_or_else(String::new, |it| format!("{shown}:{it}"));
-        Manifest::parse(&text).map_err(first)
+        ProjectManifest::parse(&text).map_err(first)
     });
     Some(match manifest {
-        Ok(manifest) => Finding::new("project", State::Ok, format!("{shown} is {}", manifest.project.name)),
+        Ok(manifest) => {
+            DoctorFinding::new("project", FindingState::Ok, format!("{shown} is {}", manifest.project.name))
+        }
         Err(first) => {
             let what = format!("{PROJECT_FILE} is not valid: {first}");
-            Finding::new("project", State::Failed, what).hint("`saggar check` shows every mistake").exit(exit::INVALID)
+            DoctorFinding::new("project", FindingState::Failed, what)
+                .with_hint("`saggar check` shows every mistake")
+                .with_exit_code(exit::INVALID)
         }
     })
 }
@@ -193,9 +199,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_configuration_that_is_written_is_valid_with_and_without_its_signs() {
-        saggar_project::UserConfig::parse(CONFIGURATION).unwrap();
-        let said: Vec<&str> = CONFIGURATION.lines().skip(1).map(|line| line.trim_start_matches("# ")).collect();
+    fn the_config_template_is_valid_with_and_without_comments() {
+        saggar_project::UserConfig::parse(CONFIG_TEMPLATE).unwrap();
+        let said: Vec<&str> = CONFIG_TEMPLATE.lines().skip(1).map(|line| line.trim_start_matches("# ")).collect();
         assert_eq!(saggar_project::UserConfig::parse(&said.join("\n")).unwrap().project.as_deref(), Some("mine"));
     }
 }

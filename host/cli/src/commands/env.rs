@@ -1,36 +1,36 @@
 //! `saggar env ls`: the worlds that a plugin can be of here.
 
-use saggar_plugin::World;
+use saggar_plugin::PluginWorld;
 use serde_json::json;
 
-use crate::args::Env;
-use crate::exit::{self, Failure};
-use crate::output::Output;
+use crate::args::EnvCommand;
+use crate::exit::{self, CliError};
+use crate::output::CliOutput;
 
-pub(crate) fn env(args: &Env, output: Output) -> Result<(), Failure> {
+pub(crate) fn env(args: &EnvCommand, output: CliOutput) -> Result<(), CliError> {
     match args {
-        Env::Ls => list(output),
+        EnvCommand::Ls => list_worlds(output),
     }
 }
 
-fn list(output: Output) -> Result<(), Failure> {
-    let worlds = saggar_plugin::worlds();
-    let worlds = worlds.map_err(|error| Failure::new(exit::UNEXPECTED, "unexpected", error.to_string()))?;
+fn list_worlds(output: CliOutput) -> Result<(), CliError> {
+    let worlds = saggar_plugin::plugin_worlds();
+    let worlds = worlds.map_err(|error| CliError::new(exit::UNEXPECTED, "unexpected", error.to_string()))?;
     if output.json {
-        let all = worlds.iter().map(|World { name, version, about, exports, imports }| {
+        let all = worlds.iter().map(|PluginWorld { name, version, about, exports, imports }| {
             json!({ "world": name, "version": version, "about": about, "exports": exports, "imports": imports })
         });
-        output.json(&all.collect());
+        output.print_json(&all.collect());
         return Ok(());
     }
     if output.quiet {
-        worlds.iter().for_each(|world| output.line(&format!("{}@{}", world.name, world.version)));
+        worlds.iter().for_each(|world| output.print_line(&format!("{}@{}", world.name, world.version)));
         return Ok(());
     }
-    let row = |world: &World| {
+    let row = |world: &PluginWorld| {
         vec![world.name.clone(), world.version.clone(), world.exports.join(" "), world.imports.join(" ")]
     };
-    output.table(&["WORLD", "VERSION", "EXPORTS", "IMPORTS"], &worlds.iter().map(row).collect::<Vec<_>>());
-    worlds.iter().for_each(|world| output.note(&format!("{}: {}", world.name, world.about)));
+    output.print_table(&["WORLD", "VERSION", "EXPORTS", "IMPORTS"], &worlds.iter().map(row).collect::<Vec<_>>());
+    worlds.iter().for_each(|world| output.print_note(&format!("{}: {}", world.name, world.about)));
     Ok(())
 }

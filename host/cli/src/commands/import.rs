@@ -7,89 +7,91 @@ use saggar_serve::limits::IMPORT_BYTES_MAX;
 use saggar_serve::models::{ImportError, ModelFiles};
 use serde_json::{Map, Value, json};
 
-use crate::args::Import;
-use crate::client::{Client, Payload, segment};
-use crate::commands::standing::{VersionStanding, wait_for_version};
-use crate::exit::{self, Failure};
+use crate::args::ImportArgs;
+use crate::client::{ApiClient, RequestBody, encode_path_segment};
+use crate::commands::serving_status::{ServingStatus, wait_for_version};
+use crate::exit::{self, CliError};
 use crate::multipart::{self, FormPart};
-use crate::output::Output;
+use crate::output::CliOutput;
 use crate::units;
 
 /// How long the command looks whether the version serves.
 const READY_TIME_MAX: Duration = Duration::from_secs(120);
 
-pub(crate) fn import(args: &Import, client: &Client, output: Output) -> Result<(), Failure> {
+pub(crate) fn import(args: &ImportArgs, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
     let path = args.file.display();
-    let files = read(&args.file)?;
+    let files = read_model_files(&args.file)?;
     let stem = args.file.file_stem().unwrap_or_default().to_string_lossy().to_lowercase();
     let name = args.name.clone().unwrap_or_else(|| stem.replace(['_', ' '], "-"));
-    let options = options(args)?.to_string();
-    let route = format!("/api/v1/models/{}/import?options={}", segment(&name), segment(&options));
-    output.note(&format!("Importing {path}"));
+    let options = import_options(args)?.to_string();
+    let route =
+        format!("/api/v1/models/{}/import?options={}", encode_path_segment(&name), encode_path_segment(&options));
+    output.print_note(&format!("Importing {path}"));
     for (name, bytes) in files.external() {
-        output.note(&format!("with {name} ({})", units::show_bytes(bytes.len() as u64)));
+        output.print_note(&format!("with {name} ({})", units::format_bytes(bytes.len() as u64)));
     }
     let made = match files.external() {
         [] => {
             let bytes = files.model();
-            client.post(&route, Payload::Bytes { content_type: "application/octet-stream", bytes })?
+            client.post(&route, RequestBody::Bytes { content_type: "application/octet-stream", bytes })?
         }
         external => {
             let model = ("model", FormPart::file("model.onnx", files.model()));
             let external = external.iter().map(|(name, bytes)| (name.as_str(), FormPart::file(name, bytes)));
-            let (content_type, bytes) = multipart::body(std::iter::once(model).chain(external))?;
-            client.post(&route, Payload::Bytes { content_type: &content_type, bytes: &bytes })?
+            let (content_type, bytes) = multipart::encode_form(std::iter::once(model).chain(external))?;
+            client.post(&route, RequestBody::Bytes { content_type: &content_type, bytes: &bytes })?
         }
     };
     let version = made["version"].as_u64().unwrap_or(0);
-    let stored = ready(client, &name, version)?;
+    let stored = wait_until_ready(client, &name, version)?;
     if output.json {
-        output.json(&made);
+        output.print_json(&made);
     } else {
-        output.line(&format!("{name}@{version}"));
+        output.print_line(&format!("{name}@{version}"));
     }
     if let Some(reason) = stored {
-        output.note(&format!("{name}@{version} is stored and does not serve: {reason}"));
+        output.print_note(&format!("{name}@{version} is stored and does not serve: {reason}"));
     } else if !output.json {
-        output.note(&format!("Next: saggar models show {name} | saggar predict {name} -i INPUT=@FILE"));
+        output.print_note(&format!("Next: saggar models show {name} | saggar predict {name} -i INPUT=@FILE"));
     }
     Ok(())
 }
 
 /// The model at `path` and the files that it keeps tensors in.
-pub(crate) fn read(path: &Path) -> Result<ModelFiles, Failure> {
+pub(crate) fn read_model_files(path: &Path) -> Result<ModelFiles, CliError> {
     ModelFiles::read(path, IMPORT_BYTES_MAX as u64).map_err(|error| {
         let message = format!("{}: {error}", path.display());
         match error {
-            ImportError::MissingFile { .. } => Failure::new(exit::NOT_FOUND, "missing_file", message)
-                .hint("keep the model and the files that its exporter wrote with it in one folder"),
-            ImportError::Unreadable { .. } => Failure::new(exit::NOT_FOUND, "unreadable", message),
-            _ => Failure::invalid(message),
+            ImportError::MissingFile { .. } => CliError::new(exit::NOT_FOUND, "missing_file", message)
+                .with_hint("keep the model and the files that its exporter wrote with it in one folder"),
+            ImportError::Unreadable { .. } => CliError::new(exit::NOT_FOUND, "unreadable", message),
+            _ => CliError::invalid(message),
         }
     })
 }
 
-fn options(args: &Import) -> Result<Value, Failure> {
+fn import_options(args: &ImportArgs) -> Result<Value, CliError> {
     let mut options = Map::new();
     if !args.batch.is_empty() {
         options.insert("batch".to_owned(), json!(args.batch));
     }
     let (mut shapes, mut constants) = (Map::new(), Map::new());
     for text in &args.shape {
-        let (input, shape) = pair("--shape", text)?;
+        let (input, shape) = split_name_value("--shape", text)?;
         let dim = |dim: &str| match dim {
             "?" => Ok(Value::Null),
             number => number.parse::<u32>().map(|number| json!(number)).map_err(|_| {
-                Failure::invalid(format!("--shape {text}: {number:?} is no dimension"))
-                    .hint("expected such as image=1x3x224x224")
+                CliError::invalid(format!("--shape {text}: {number:?} is no dimension"))
+                    .with_hint("expected such as image=1x3x224x224")
             }),
         };
         shapes.insert(input.to_owned(), Value::Array(shape.split('x').map(dim).collect::<Result<_, _>>()?));
     }
     for text in &args.constant {
-        let (input, value) = pair("--constant", text)?;
-        let value = serde_json::from_str(value)
-            .map_err(|error| Failure::invalid(format!("--constant {text}: {error}")).hint("expected such as k=5"))?;
+        let (input, value) = split_name_value("--constant", text)?;
+        let value = serde_json::from_str(value).map_err(|error| {
+            CliError::invalid(format!("--constant {text}: {error}")).with_hint("expected such as k=5")
+        })?;
         constants.insert(input.to_owned(), value);
     }
     for (name, map) in [("shapes", shapes), ("constants", constants)] {
@@ -100,24 +102,24 @@ fn options(args: &Import) -> Result<Value, Failure> {
     Ok(Value::Object(options))
 }
 
-fn pair<'a>(flag: &str, text: &'a str) -> Result<(&'a str, &'a str), Failure> {
-    text.split_once('=').ok_or_else(|| Failure::invalid(format!("{flag} {text}: expected NAME=VALUE")))
+fn split_name_value<'a>(flag: &str, text: &'a str) -> Result<(&'a str, &'a str), CliError> {
+    text.split_once('=').ok_or_else(|| CliError::invalid(format!("{flag} {text}: expected NAME=VALUE")))
 }
 
 /// Waits until the version serves. Where it is stored and is not to serve, why, and what helps.
 ///
 /// # Errors
 /// It was refused, or is not ready in time.
-fn ready(client: &Client, name: &str, version: u64) -> Result<Option<String>, Failure> {
+fn wait_until_ready(client: &ApiClient, name: &str, version: u64) -> Result<Option<String>, CliError> {
     match wait_for_version(client, name, version, READY_TIME_MAX)? {
-        VersionStanding::Serves => Ok(None),
-        VersionStanding::Stored(reason) => Ok(Some(reason)),
-        VersionStanding::Refused(reason) => {
-            Err(Failure::invalid(format!("{name}@{version} was imported but does not come up: {reason}")))
+        ServingStatus::Serving => Ok(None),
+        ServingStatus::NotServing(reason) => Ok(Some(reason)),
+        ServingStatus::Refused(reason) => {
+            Err(CliError::invalid(format!("{name}@{version} was imported but does not come up: {reason}")))
         }
-        VersionStanding::Waits => {
+        ServingStatus::Pending => {
             let message = format!("{name}@{version} was imported but is not ready yet");
-            Err(Failure::new(exit::CONFLICT, "not_ready", message).hint("`saggar models ls` shows its state"))
+            Err(CliError::new(exit::CONFLICT, "not_ready", message).with_hint("`saggar models ls` shows its state"))
         }
     }
 }
@@ -126,20 +128,20 @@ fn ready(client: &Client, name: &str, version: u64) -> Result<Option<String>, Fa
 mod tests {
     use super::*;
 
-    fn args(shape: &[&str], constant: &[&str]) -> Import {
+    fn args(shape: &[&str], constant: &[&str]) -> ImportArgs {
         let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
         let (shape, constant) = (owned(shape), owned(constant));
-        Import { file: "model.onnx".into(), name: None, batch: vec![1, 8], shape, constant }
+        ImportArgs { file: "model.onnx".into(), name: None, batch: vec![1, 8], shape, constant }
     }
 
     #[test]
-    fn options_are_what_the_plugin_takes() {
-        let read = options(&args(&["image=1x3x?x224"], &["k=5", "axes=[0,1]"])).unwrap();
+    fn import_flags_become_plugin_options() {
+        let read = import_options(&args(&["image=1x3x?x224"], &["k=5", "axes=[0,1]"])).unwrap();
         let expected =
             json!({"batch": [1, 8], "shapes": {"image": [1, 3, null, 224]}, "constants": {"k": 5, "axes": [0, 1]}});
         assert_eq!(read, expected);
-        assert!(options(&args(&["image"], &[])).is_err());
-        assert!(options(&args(&["image=1xa"], &[])).is_err());
-        assert!(options(&args(&[], &["k=oops"])).is_err());
+        assert!(import_options(&args(&["image"], &[])).is_err());
+        assert!(import_options(&args(&["image=1xa"], &[])).is_err());
+        assert!(import_options(&args(&[], &["k=oops"])).is_err());
     }
 }

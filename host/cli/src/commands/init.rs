@@ -6,25 +6,25 @@ pub(crate) mod templates;
 use std::path::Path;
 
 use include_dir::{Dir, include_dir};
-use saggar_plugin::WIT;
+use saggar_plugin::WIT_FILES;
 use saggar_project::PROJECT_FILE;
 use serde_json::json;
 
-use crate::args::Init;
-use crate::exit::{self, Failure};
-use crate::output::Output;
-use templates::Template;
+use crate::args::InitArgs;
+use crate::exit::{self, CliError};
+use crate::output::CliOutput;
+use templates::PluginTemplate;
 
 static SDK: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../plugins/sdk/src");
 const WORKSPACE: &str = include_str!("../../../../plugins/Cargo.toml");
 const SDK_MANIFEST: &str = include_str!("../../../../plugins/sdk/Cargo.toml");
 
-pub(crate) fn init(args: &Init, output: Output) -> Result<(), Failure> {
-    let name = args.name.clone().map_or_else(this_directory, Ok)?;
+pub(crate) fn init(args: &InitArgs, output: CliOutput) -> Result<(), CliError> {
+    let name = args.name.clone().map_or_else(current_directory_name, Ok)?;
     let letters = name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
     if !letters || !name.starts_with(|c: char| c.is_ascii_lowercase()) || name.len() > 63 {
-        return Err(Failure::invalid(format!("{name:?} is no plugin's name"))
-            .hint("expected a-z, 0-9 and '-', beginning with a letter; `saggar init NAME` makes a directory"));
+        return Err(CliError::invalid(format!("{name:?} is no plugin's name"))
+            .with_hint("expected a-z, 0-9 and '-', beginning with a letter; `saggar init NAME` makes a directory"));
     }
     let root = Path::new(if args.name.is_some() { name.as_str() } else { "." });
     if is_taken(root, args.name.is_none()) {
@@ -32,30 +32,30 @@ pub(crate) fn init(args: &Init, output: Output) -> Result<(), Failure> {
             Some(_) => (format!("{name} is there already"), "choose another name"),
             None => ("this directory is not empty".to_owned(), "`saggar init NAME` makes one in it"),
         };
-        return Err(Failure::new(exit::CONFLICT, "exists", what).hint(hint));
+        return Err(CliError::new(exit::CONFLICT, "exists", what).with_hint(hint));
     }
-    let template = templates::find(&args.template)
-        .ok_or_else(|| Failure::invalid(format!("no template is called {:?}", args.template)))?;
-    write_all(root, &name, template)
-        .map_err(|error| Failure::new(exit::UNEXPECTED, "write", format!("{name}: {error}")))?;
+    let template = templates::find_template(&args.template)
+        .ok_or_else(|| CliError::invalid(format!("no template is called {:?}", args.template)))?;
+    write_project(root, &name, template)
+        .map_err(|error| CliError::new(exit::UNEXPECTED, "write", format!("{name}: {error}")))?;
     if output.json {
-        output.json(&json!({ "plugin": name, "template": args.template }));
+        output.print_json(&json!({ "plugin": name, "template": args.template }));
     } else {
-        output.line(&name);
+        output.print_line(&name);
         let run = template.run.replace("NAME", &name);
         match args.name {
-            Some(_) => output.note(&format!("Next: cd {name} && saggar dev")),
-            None => output.note("Next: saggar dev"),
+            Some(_) => output.print_note(&format!("Next: cd {name} && saggar dev")),
+            None => output.print_note("Next: saggar dev"),
         }
-        output.note(&format!("  or: saggar serve, and in another terminal: {run}"));
+        output.print_note(&format!("  or: saggar serve, and in another terminal: {run}"));
     }
     Ok(())
 }
 
 /// The name of the directory that the command runs in.
-fn this_directory() -> Result<String, Failure> {
+fn current_directory_name() -> Result<String, CliError> {
     let place = std::env::current_dir()
-        .map_err(|error| Failure::new(exit::UNEXPECTED, "read", format!("this directory: {error}")))?;
+        .map_err(|error| CliError::new(exit::UNEXPECTED, "read", format!("this directory: {error}")))?;
     Ok(place.file_name().unwrap_or_default().to_string_lossy().into_owned())
 }
 
@@ -68,36 +68,36 @@ fn is_taken(root: &Path, must_be_empty: bool) -> bool {
     std::fs::read_dir(root).is_ok_and(|entries| entries.flatten().any(is_shown))
 }
 
-fn write_all(root: &Path, name: &str, template: &Template) -> std::io::Result<()> {
+fn write_project(root: &Path, name: &str, template: &PluginTemplate) -> std::io::Result<()> {
     let vendor = root.join("vendor");
-    copy(&SDK, &vendor.join("plugins/sdk/src"))?;
-    copy(&WIT, &vendor.join("wit"))?;
+    copy_embedded_dir(&SDK, &vendor.join("plugins/sdk/src"))?;
+    copy_embedded_dir(&WIT_FILES, &vendor.join("wit"))?;
     let source = root.join("src");
     std::fs::create_dir_all(&source)?;
     for (path, contents) in template.files() {
         std::fs::write(source.join(path), contents)?;
     }
     std::fs::write(vendor.join("plugins/sdk/Cargo.toml"), SDK_MANIFEST)?;
-    std::fs::write(root.join("Cargo.toml"), manifest(name, template))?;
+    std::fs::write(root.join("Cargo.toml"), cargo_manifest(name, template))?;
     std::fs::write(root.join(".gitignore"), "/target\n/.saggar\n")?;
     std::fs::write(root.join(PROJECT_FILE), project_file(name, template))?;
     std::fs::write(root.join("README.md"), readme(name, template))
 }
 
-fn copy(dir: &Dir<'_>, to: &Path) -> std::io::Result<()> {
+fn copy_embedded_dir(dir: &Dir<'_>, to: &Path) -> std::io::Result<()> {
     std::fs::create_dir_all(to)?;
     for file in dir.files() {
         let name = file.path().file_name().unwrap_or_default();
         std::fs::write(to.join(name), file.contents())?;
     }
     for child in dir.dirs() {
-        copy(child, &to.join(child.path().file_name().unwrap_or_default()))?;
+        copy_embedded_dir(child, &to.join(child.path().file_name().unwrap_or_default()))?;
     }
     Ok(())
 }
 
 /// One workspace of the plugin and the guest library, which inherits its versions from it as it does at home.
-fn manifest(name: &str, template: &Template) -> String {
+fn cargo_manifest(name: &str, template: &PluginTemplate) -> String {
     let line = |line: &str| match line {
         members if members.starts_with("members = ") => "members = [\".\"]\n".to_owned(),
         other => format!("{other}\n").replace("path = \"sdk\"", "path = \"vendor/plugins/sdk\""),
@@ -111,7 +111,7 @@ fn manifest(name: &str, template: &Template) -> String {
     )
 }
 
-fn project_file(name: &str, template: &Template) -> String {
+fn project_file(name: &str, template: &PluginTemplate) -> String {
     let text = format!(
         "# `saggar check` looks this file over; `saggar check --schema` describes every key.\n\
          manifest = 1\n\n[project]\nname = \"NAME\"\n\n\
@@ -123,7 +123,7 @@ fn project_file(name: &str, template: &Template) -> String {
     text.replace("NAME", name)
 }
 
-fn readme(name: &str, template: &Template) -> String {
+fn readme(name: &str, template: &PluginTemplate) -> String {
     let text = format!(
         "# NAME\n\n{}\n\n`vendor/` holds the guest library and the interface files of the host that made this.\n\n\
          ```\nsaggar dev                              # builds, trains and serves it, and builds again on every save\n\
@@ -139,8 +139,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_manifest_names_the_vendored_library() {
-        let manifest: toml::Table = manifest("mine", &templates::TEMPLATES[0]).parse().unwrap();
+    fn the_generated_cargo_manifest_uses_the_vendored_sdk() {
+        let manifest: toml::Table = cargo_manifest("mine", &templates::TEMPLATES[0]).parse().unwrap();
         let declared = &manifest["package"]["metadata"]["saggar"]["parameters"]["batch"];
         assert_eq!(declared["min"].as_integer(), Some(1), "what the template declares, the plugin declares");
         let sdk = &manifest["workspace"]["dependencies"]["saggar-plugin-sdk"]["path"];
@@ -149,9 +149,9 @@ mod tests {
     }
 
     #[test]
-    fn everything_is_written() {
+    fn init_writes_every_project_file() {
         let dir = tempfile::tempdir().unwrap();
-        write_all(dir.path(), "mine", &templates::TEMPLATES[0]).unwrap();
+        write_project(dir.path(), "mine", &templates::TEMPLATES[0]).unwrap();
         for file in [
             "Cargo.toml",
             "src/lib.rs",
@@ -168,7 +168,7 @@ mod tests {
     fn every_template_has_a_valid_project_file() {
         for template in &templates::TEMPLATES {
             let text = project_file("mine", template);
-            let manifest = saggar_project::Manifest::parse(&text).map_err(|found| found.render("saggar.toml"));
+            let manifest = saggar_project::ProjectManifest::parse(&text).map_err(|found| found.render("saggar.toml"));
             let manifest = manifest.unwrap_or_else(|found| panic!("{}: {found}", template.name));
             assert_eq!(manifest.tasks["train"].plugin, "mine");
         }

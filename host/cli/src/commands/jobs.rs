@@ -1,14 +1,14 @@
 //! `saggar ps`, `status`, `logs` and `stop`.
 
-mod accounts;
-mod best;
-mod changes;
+mod best_checkpoint;
 mod compare;
+mod control;
 mod idle;
-mod log;
+mod job_log;
 mod metrics;
+mod quota;
 mod removal;
-mod standing;
+mod schedules_and_secrets;
 mod watch;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -16,65 +16,68 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use saggar_store::JobState;
 use serde_json::{Value, json};
 
-use crate::args::{JobNames, Logs, Ps, Status};
-use crate::client::{Client, Payload, segment};
-use crate::exit::{self, Failure};
+use crate::args::{JobNamesArgs, LogsArgs, PsArgs, StatusArgs};
+use crate::client::{ApiClient, RequestBody, encode_path_segment};
+use crate::exit::{self, CliError};
 use crate::interrupt;
-use crate::output::{Output, say};
-use crate::progress::Progress;
+use crate::output::{CliOutput, print_to_stderr};
+use crate::progress::ProgressDisplay;
 use crate::project;
-use crate::reconnect::Reconnect;
+use crate::reconnect::ReconnectState;
 use crate::units;
 
-pub(crate) use accounts::{cost, queues, quota};
-pub(crate) use changes::{preempt, restart, wait as wait_for};
 pub(crate) use compare::{compare, diff};
+pub(crate) use control::{preempt, restart, wait as wait_for};
 pub(crate) use metrics::metrics;
+pub(crate) use quota::{cost, queues, quota};
 pub(crate) use removal::{gc, rm};
-pub(crate) use standing::{schedules, secret};
+pub(crate) use schedules_and_secrets::{schedules, secret};
 
 /// How often a waiting command looks at its job.
-const LOOK_INTERVAL: Duration = Duration::from_millis(250);
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// Jobs in one answer.
-const LISTED_AT_ONCE: u32 = 500;
+const JOBS_PER_PAGE: u32 = 500;
 
-pub(crate) fn ps(args: &Ps, client: &Client, output: Output) -> Result<(), Failure> {
-    let read = || if args.idle { idle::list(client) } else { selected(args, client) };
-    let show = |listed: Vec<Value>| if args.idle { idle::show(listed, output) } else { show(listed, output) };
+pub(crate) fn ps(args: &PsArgs, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
+    let read = || if args.idle { idle::list_idle(client) } else { list_selected(args, client) };
+    let show =
+        |listed: Vec<Value>| if args.idle { idle::print_idle(listed, output) } else { print_jobs(listed, output) };
     if args.watch {
-        return watch::watch(output, read, show);
+        return watch::watch_listing(output, read, show);
     }
     read().map(show)
 }
 
 /// The jobs that are asked for.
-fn selected(args: &Ps, client: &Client) -> Result<Vec<Value>, Failure> {
+fn list_selected(args: &PsArgs, client: &ApiClient) -> Result<Vec<Value>, CliError> {
     let everything = args.all || args.state.is_some() || args.experiment.is_some();
     // Asked of the server: a job that runs may be behind any number of newer ones that are over.
     let going_on = || JobState::ALL.iter().filter(|state| !state.is_final()).map(|state| state.name());
     let state = match &args.state {
-        Some(state) => format!("&state={}", segment(&state.to_uppercase())),
+        Some(state) => format!("&state={}", encode_path_segment(&state.to_uppercase())),
         None if everything => String::new(),
         None => format!("&state={}", going_on().collect::<Vec<_>>().join(",")),
     };
-    let experiment =
-        args.experiment.as_deref().map_or_else(String::new, |name| format!("&experiment={}", segment(name)));
-    listed(client, &format!("{state}{experiment}"))
+    let experiment = args
+        .experiment
+        .as_deref()
+        .map_or_else(String::new, |name| format!("&experiment={}", encode_path_segment(name)));
+    list_jobs(client, &format!("{state}{experiment}"))
 }
 
-fn show(jobs: Vec<Value>, output: Output) {
+fn print_jobs(jobs: Vec<Value>, output: CliOutput) {
     if output.json {
-        output.json(&Value::Array(jobs));
+        output.print_json(&Value::Array(jobs));
     } else if output.quiet {
-        jobs.iter().for_each(|job| output.line(text(job, "name")));
+        jobs.iter().for_each(|job| output.print_line(text(job, "name")));
     } else {
-        let rows: Vec<Vec<String>> = jobs.iter().map(|job| row(job, output)).collect();
-        output.table(
+        let rows: Vec<Vec<String>> = jobs.iter().map(|job| job_row(job, output)).collect();
+        output.print_table(
             &["JOB", "STATE", "ATTEMPT", "STEP", "PROGRESS", "RATE", "LOSS", "GPU-SEC", "CREATED", "REASON"],
             &rows,
         );
         if rows.is_empty() {
-            output.note(
+            output.print_note(
                 "No jobs. Start one with `saggar run PLUGIN --data DATASET`; `saggar ps -a` lists finished ones.",
             );
         }
@@ -82,10 +85,10 @@ fn show(jobs: Vec<Value>, output: Output) {
 }
 
 /// Every job that the server lists for `query`, however many answers that takes.
-fn listed(client: &Client, query: &str) -> Result<Vec<Value>, Failure> {
+fn list_jobs(client: &ApiClient, query: &str) -> Result<Vec<Value>, CliError> {
     let (mut jobs, mut from) = (Vec::new(), String::new());
     loop {
-        let answer = client.get(&format!("/api/v1/jobs?limit={LISTED_AT_ONCE}{query}{from}"))?;
+        let answer = client.get(&format!("/api/v1/jobs?limit={JOBS_PER_PAGE}{query}{from}"))?;
         jobs.extend(answer["jobs"].as_array().into_iter().flatten().cloned());
         let Some(cursor) = answer["cursor"].as_i64() else { return Ok(jobs) };
         from = format!("&cursor={cursor}");
@@ -97,7 +100,7 @@ pub(super) fn is_over(job: &Value) -> bool {
     text(job, "state").parse().is_ok_and(JobState::is_final)
 }
 
-fn row(job: &Value, output: Output) -> Vec<String> {
+fn job_row(job: &Value, output: CliOutput) -> Vec<String> {
     let (step, target) = (number(job, "step"), number(job, "steps_target"));
     let dash = || "-".to_owned();
     let known = target > 0;
@@ -109,69 +112,69 @@ fn row(job: &Value, output: Output) -> Vec<String> {
     };
     vec![
         text(job, "name").to_owned(),
-        output.state(text(job, "state")),
+        output.format_state(text(job, "state")),
         format!("{}/{}", number(job, "attempt"), number(job, "attempts_max")),
         if known { format!("{step}/{target}") } else { dash() },
         if known { format!("{} %", step * 100 / target) } else { dash() },
         rate,
         job["metrics"]["loss"].as_f64().map_or_else(dash, |loss| format!("{loss:.4}")),
         device_seconds(job, 1).unwrap_or_else(dash),
-        units::show_age(number(job, "created_ms"), now_ms()),
+        units::format_age(number(job, "created_ms"), now_ms()),
         reason,
     ]
 }
 
-pub(crate) fn status(args: &Status, client: &Client, output: Output) -> Result<(), Failure> {
+pub(crate) fn status(args: &StatusArgs, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
     let job = client.get(&job_path(&args.job))?;
     if let Some(field) = &args.field {
         return print_field(&job, field, output);
     }
     if output.json {
-        output.json(&job);
+        output.print_json(&job);
         return Ok(());
     }
-    let state = output.state(text(&job, "state"));
+    let state = output.format_state(text(&job, "state"));
     let why = text(&job, "message");
-    output.line(&format!("{}  {state}{}{why}", text(&job, "name"), if why.is_empty() { "" } else { "  " }));
+    output.print_line(&format!("{}  {state}{}{why}", text(&job, "name"), if why.is_empty() { "" } else { "  " }));
     let spec = &job["spec"];
     let mounts = spec["data"].as_array().into_iter().flatten();
-    let mounts: Vec<String> = mounts.map(mounted).collect();
+    let mounts: Vec<String> = mounts.map(format_mount).collect();
     let facts = [
         ("plugin", text(spec, "plugin").chars().take(12).collect()),
         ("parameters", spec["parameters"].to_string()),
         ("data", mounts.join(" ")),
         ("device", text(&job, "device").to_owned()),
         ("from", text(spec, "init_from").to_owned()),
-        ("queue", place(&job)),
+        ("queue", queue_summary(&job)),
         ("experiment", text(&job, "experiment").to_owned()),
-        ("time", split(&job)),
-        ("best", best::best(&job, client)?),
+        ("time", time_breakdown(&job)),
+        ("best", best_checkpoint::best_checkpoint_summary(&job, client)?),
         ("seed", number(spec, "seed").to_string()),
-        ("created", units::show_age(number(&job, "created_ms"), now_ms())),
+        ("created", units::format_age(number(&job, "created_ms"), now_ms())),
     ];
     for (name, value) in facts.iter().filter(|(_, value)| !value.is_empty()) {
-        output.line(&format!("  {name:<11}{value}"));
+        output.print_line(&format!("  {name:<11}{value}"));
     }
     for hint in job["hints"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-        output.note(&format!("  hint: {hint}"));
+        output.print_note(&format!("  hint: {hint}"));
     }
     for (name, value) in job["metrics"].as_object().into_iter().flatten() {
-        output.line(&format!("  {name:<24}{value}"));
+        output.print_line(&format!("  {name:<24}{value}"));
     }
     let phases: Vec<&Value> = job["phases"].as_array().into_iter().flatten().collect();
     // A job of one phase has that phase's state.
     for phase in phases.iter().filter(|_| phases.len() > 1) {
-        output.line(&format!("  phase {:<18}{}", text(phase, "name"), output.state(text(phase, "state"))));
+        output.print_line(&format!("  phase {:<18}{}", text(phase, "name"), output.format_state(text(phase, "state"))));
     }
     let attempts = job["attempts"].as_array().into_iter().flatten();
     let rows: Vec<Vec<String>> = attempts.map(|attempt| attempt_row(attempt, output)).collect();
-    output.line("");
-    output.table(&["ATTEMPT", "STATE", "STEPS", "DEVICE", "STARTED", "DURATION", "GPU-SEC", "REASON"], &rows);
+    output.print_line("");
+    output.print_table(&["ATTEMPT", "STATE", "STEPS", "DEVICE", "STARTED", "DURATION", "GPU-SEC", "REASON"], &rows);
     Ok(())
 }
 
 /// What a job's time went into: `compute 81 %, data 12 %, other 7 %`.
-fn split(job: &Value) -> String {
+fn time_breakdown(job: &Value) -> String {
     let parts = ["compute", "data", "all_reduce", "checkpoint", "other"];
     let seconds = |part: &str| job["time"][format!("{part}_seconds")].as_f64().unwrap_or(0.0);
     let whole: f64 = parts.iter().map(|part| seconds(part)).sum();
@@ -184,7 +187,7 @@ fn split(job: &Value) -> String {
 }
 
 /// Where a job waits or has its slots, and how it stands to others.
-fn place(job: &Value) -> String {
+fn queue_summary(job: &Value) -> String {
     let preemptible = if job["preemptible"] == Value::Bool(true) { ", preemptible" } else { "" };
     let position = job["position"].as_u64().map_or_else(String::new, |position| format!(", position {position}"));
     let pool = job["pool"].as_str().map_or_else(String::new, |pool| format!(", pool {pool}"));
@@ -192,7 +195,7 @@ fn place(job: &Value) -> String {
 }
 
 /// `mnist/1:/data`, `job:prepare-3/output:/init`.
-fn mounted(mount: &Value) -> String {
+fn format_mount(mount: &Value) -> String {
     match mount["job"].as_str() {
         None => format!("{}/{}:{}", text(mount, "dataset"), number(mount, "version"), text(mount, "mount")),
         Some(job) => {
@@ -203,7 +206,7 @@ fn mounted(mount: &Value) -> String {
 }
 
 /// Prints one value: text as it is, anything else as JSON.
-fn print_field(job: &Value, field: &str, output: Output) -> Result<(), Failure> {
+fn print_field(job: &Value, field: &str, output: CliOutput) -> Result<(), CliError> {
     // A metric's name may have dots in it: the longest key that is there goes first.
     let mut value = job;
     let mut rest = field;
@@ -213,29 +216,29 @@ fn print_field(job: &Value, field: &str, output: Output) -> Result<(), Failure> 
             let known: Vec<&str> = value.as_object().into_iter().flatten().map(|(key, _)| key.as_str()).collect();
             let message = format!("{} has no field {field:?}", text(job, "name"));
             let hint = format!("there are: {}", known.join(", "));
-            return Err(Failure::new(exit::NOT_FOUND, "no_field", message).hint(hint));
+            return Err(CliError::new(exit::NOT_FOUND, "no_field", message).with_hint(hint));
         };
         value = &value[&rest[..end]];
         rest = rest[end..].trim_start_matches('.');
     }
     match value {
-        Value::String(text) => output.line(text),
-        Value::Object(_) | Value::Array(_) => output.json(value),
-        other => output.json_line(other),
+        Value::String(text) => output.print_line(text),
+        Value::Object(_) | Value::Array(_) => output.print_json(value),
+        other => output.print_json_line(other),
     }
     Ok(())
 }
 
-fn attempt_row(attempt: &Value, output: Output) -> Vec<String> {
+fn attempt_row(attempt: &Value, output: CliOutput) -> Vec<String> {
     let why = text(attempt, "message");
     let seconds = |key: &str| attempt[key].as_f64().unwrap_or(0.0);
     vec![
         number(attempt, "number").to_string(),
-        output.state(text(attempt, "state")),
+        output.format_state(text(attempt, "state")),
         format!("{} → {}", number(attempt, "first_step"), number(attempt, "last_step")),
         text(attempt, "device").to_owned(),
-        units::show_age(number(attempt, "started_ms"), now_ms()),
-        units::show_duration(seconds("wall_seconds")),
+        units::format_age(number(attempt, "started_ms"), now_ms()),
+        units::format_duration(seconds("wall_seconds")),
         device_seconds(attempt, 2).unwrap_or_else(|| "0.00".to_owned()),
         if why.is_empty() { "-".to_owned() } else { why.to_owned() },
     ]
@@ -248,39 +251,39 @@ fn device_seconds(of: &Value, digits: usize) -> Option<String> {
     Some(format!("{seconds:.digits$}{estimated}"))
 }
 
-pub(crate) fn logs(args: &Logs, client: &Client, output: Output) -> Result<(), Failure> {
+pub(crate) fn logs(args: &LogsArgs, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
     let mut query = Vec::new();
     query.extend(args.follow.then(|| "follow=1".to_owned()));
     query.extend(args.timestamps.then(|| "timestamps=1".to_owned()));
     query.extend(args.prefix.then(|| "prefix=1".to_owned()));
-    let attempt = if args.previous { Some(previous(&args.job, client)?) } else { args.attempt.map(u64::from) };
+    let attempt = if args.previous { Some(previous_attempt(&args.job, client)?) } else { args.attempt.map(u64::from) };
     query.extend(attempt.map(|attempt| format!("attempt={attempt}")));
-    query.extend(args.since.as_deref().map(|since| format!("since={}", segment(since))));
+    query.extend(args.since.as_deref().map(|since| format!("since={}", encode_path_segment(since))));
     query.extend(args.tail.map(|tail| format!("tail={tail}")));
     if args.follow {
         detach_on_interrupt(args.job.clone());
     }
     let path = format!("{}/logs?{}", job_path(&args.job), query.join("&"));
-    if args.follow { log::follow(client, output, &path) } else { log::print(client, output, &path) }
+    if args.follow { job_log::follow_log(client, output, &path) } else { job_log::print_log(client, output, &path) }
 }
 
 /// The attempt before the newest one.
-fn previous(name: &str, client: &Client) -> Result<u64, Failure> {
+fn previous_attempt(name: &str, client: &ApiClient) -> Result<u64, CliError> {
     let job = client.get(&job_path(name))?;
     match number(&job, "attempt") {
         count @ ..2 => {
             let had = if count == 0 { "no attempt" } else { "one attempt" };
             let message = format!("{} has had {had}, and none before it", text(&job, "name"));
             let hint = format!("`saggar logs {}` prints what there is", text(&job, "name"));
-            Err(Failure::new(exit::NOT_FOUND, "not_found", message).hint(hint))
+            Err(CliError::new(exit::NOT_FOUND, "not_found", message).with_hint(hint))
         }
         newest => Ok(newest - 1),
     }
 }
 
-pub(crate) fn stop(args: &JobNames, client: &Client, output: Output) -> Result<(), Failure> {
-    for_each(&args.jobs, output, |name| {
-        let job = client.post(&format!("{}/stop", job_path(name)), Payload::Nothing)?;
+pub(crate) fn stop(args: &JobNamesArgs, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
+    change_each(&args.jobs, output, |name| {
+        let job = client.post(&format!("{}/stop", job_path(name)), RequestBody::Empty)?;
         Ok((format!("{} {}", text(&job, "name"), text(&job, "state")), job))
     })
 }
@@ -290,44 +293,44 @@ pub(crate) fn stop(args: &JobNames, client: &Client, output: Output) -> Result<(
 ///
 /// # Errors
 /// That of the first job to which it could not be done. Those of further ones are printed.
-pub(super) fn for_each(
+pub(super) fn change_each(
     names: &[String],
-    output: Output,
-    change: impl Fn(&str) -> Result<(String, Value), Failure>,
-) -> Result<(), Failure> {
+    output: CliOutput,
+    change: impl Fn(&str) -> Result<(String, Value), CliError>,
+) -> Result<(), CliError> {
     let (mut changed, mut first) = (Vec::new(), None);
     for name in names {
         match change(name) {
             Ok((line, job)) => {
                 if !output.json {
-                    output.line_amid_work(&line);
+                    output.print_line_ignoring_errors(&line);
                 }
                 changed.push(job);
             }
             Err(failure) if first.is_none() => first = Some(failure),
-            Err(failure) => output.failure(&failure),
+            Err(failure) => output.print_error(&failure),
         }
     }
     if output.json {
         match (names, changed.as_slice()) {
-            ([_], [job]) => output.json(job),
+            ([_], [job]) => output.print_json(job),
             ([_], _) => {}
-            (_, jobs) => output.json(&json!(jobs)),
+            (_, jobs) => output.print_json(&json!(jobs)),
         }
     }
     first.map_or(Ok(()), Err)
 }
 
 /// Prints the job's log until it is over.
-pub(crate) fn follow_log(client: &Client, output: Output, name: &str) -> Result<(), Failure> {
-    log::follow(client, output, &format!("/api/v1/jobs/{}/logs?follow=1", segment(name)))
+pub(crate) fn follow_log(client: &ApiClient, output: CliOutput, name: &str) -> Result<(), CliError> {
+    job_log::follow_log(client, output, &format!("/api/v1/jobs/{}/logs?follow=1", encode_path_segment(name)))
 }
 
 /// Waits until the job is over, with its progress and each change of its state. A restart of the server is waited for.
-pub(crate) fn wait(client: &Client, output: Output, name: &str) -> Result<Value, Failure> {
-    let mut progress = Progress::of_steps(name, output);
+pub(crate) fn wait_until_over(client: &ApiClient, output: CliOutput, name: &str) -> Result<Value, CliError> {
+    let mut progress = ProgressDisplay::for_steps(name, output);
     let mut last = String::new();
-    let mut reconnect = Reconnect::new(output);
+    let mut reconnect = ReconnectState::new(output);
     let mut job = client.get(&job_path(name))?;
     loop {
         let state = text(&job, "state");
@@ -335,32 +338,32 @@ pub(crate) fn wait(client: &Client, output: Output, name: &str) -> Result<Value,
             return Ok(job);
         }
         if state != last {
-            progress.note(&format!("{name} {state}"));
+            progress.print_note(&format!("{name} {state}"));
             last = state.to_owned();
         }
         let loss = job["metrics"]["loss"].as_f64().map_or_else(String::new, |loss| format!("loss {loss:.4}"));
         progress.set(number(&job, "step"), number(&job, "steps_target"), &loss);
-        std::thread::sleep(LOOK_INTERVAL);
+        std::thread::sleep(POLL_INTERVAL);
         job = loop {
             match client.get(&job_path(name)) {
                 Ok(job) => break job,
                 Err(failure) => reconnect.wait_for_retry(failure)?,
             }
         };
-        reconnect.connected();
+        reconnect.note_connected();
     }
 }
 
 /// Ctrl-C ends this command, not the job, and says so.
 pub(crate) fn detach_on_interrupt(job: String) {
-    interrupt::on(move || {
-        say(&format!("\n{job} goes on. `saggar logs -f {job}` follows it, `saggar stop {job}` ends it."));
+    interrupt::set_interrupt_action(move || {
+        print_to_stderr(&format!("\n{job} goes on. `saggar logs -f {job}` follows it, `saggar stop {job}` ends it."));
     });
 }
 
 /// The job's address; in a project's directory its number says which.
 pub(super) fn job_path(name: &str) -> String {
-    format!("/api/v1/jobs/{}", segment(&project::job_name(name)))
+    format!("/api/v1/jobs/{}", encode_path_segment(&project::resolve_job_name(name)))
 }
 
 fn text<'a>(value: &'a Value, key: &str) -> &'a str {

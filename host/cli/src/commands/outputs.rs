@@ -10,62 +10,62 @@ use saggar_store::is_output_path;
 use serde_json::{Value, json};
 
 use super::jobs::job_path;
-use crate::args::{Checkpoints, Kind, OutputGet, OutputList, Outputs};
-use crate::client::{Client, segment};
-use crate::exit::{self, Failure};
-use crate::output::Output;
-use crate::partial;
+use crate::args::{CheckpointsArgs, OutputCommand, OutputGetArgs, OutputKind, OutputListArgs};
+use crate::atomic_file;
+use crate::client::{ApiClient, encode_path_segment};
+use crate::exit::{self, CliError};
+use crate::output::CliOutput;
 use crate::units;
 
-pub(crate) fn outputs(args: &Outputs, client: &Client, output: Output) -> Result<(), Failure> {
+pub(crate) fn outputs(args: &OutputCommand, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
     match args {
-        Outputs::Ls(args) => match args.kind {
-            Kind::File => list(args, client, output),
-            Kind::Model => models(args, client, output),
+        OutputCommand::Ls(args) => match args.kind {
+            OutputKind::File => list_outputs(args, client, output),
+            OutputKind::Model => list_published_versions(args, client, output),
         },
-        Outputs::Tail(args) => tail::tail(args, client, output),
-        Outputs::Get(get) => match &get.checkpoint {
-            Some(which) => checkpoint(get, which, client, output),
-            None => self::get(get, client, output),
+        OutputCommand::Tail(args) => tail::tail(args, client, output),
+        OutputCommand::Get(get) => match &get.checkpoint {
+            Some(which) => get_checkpoint(get, which, client, output),
+            None => self::get_outputs(get, client, output),
         },
-        Outputs::Checkpoints(args) => checkpoints(args, client, output),
+        OutputCommand::Checkpoints(args) => list_checkpoints(args, client, output),
     }
 }
 
 /// The files that a job wrote, as the server lists them.
-fn files(job: &str, client: &Client) -> Result<Vec<Value>, Failure> {
+fn list_job_files(job: &str, client: &ApiClient) -> Result<Vec<Value>, CliError> {
     let answer = client.get(&format!("{}/output", job_path(job)))?;
     Ok(answer["files"].as_array().cloned().unwrap_or_default())
 }
 
-fn path(file: &Value) -> &str {
+fn file_path(file: &Value) -> &str {
     file["path"].as_str().unwrap_or_default()
 }
 
-fn list(args: &OutputList, client: &Client, output: Output) -> Result<(), Failure> {
-    let files = files(&args.job, client)?;
+fn list_outputs(args: &OutputListArgs, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
+    let files = list_job_files(&args.job, client)?;
     if output.json {
-        output.json(&Value::Array(files));
+        output.print_json(&Value::Array(files));
     } else if output.quiet {
-        files.iter().for_each(|file| output.line(path(file)));
+        files.iter().for_each(|file| output.print_line(file_path(file)));
     } else {
-        let size = |file: &Value| units::show_bytes(file["bytes"].as_u64().unwrap_or_default());
-        let rows: Vec<Vec<String>> = files.iter().map(|file| vec![path(file).to_owned(), size(file)]).collect();
-        output.table(&["PATH", "SIZE"], &rows);
+        let size = |file: &Value| units::format_bytes(file["bytes"].as_u64().unwrap_or_default());
+        let rows: Vec<Vec<String>> = files.iter().map(|file| vec![file_path(file).to_owned(), size(file)]).collect();
+        output.print_table(&["PATH", "SIZE"], &rows);
         if rows.is_empty() {
-            output.note(&format!("Job {} wrote nothing.", args.job));
+            output.print_note(&format!("Job {} wrote nothing.", args.job));
         }
     }
     Ok(())
 }
 
 /// The model versions that a job published, with the command that makes each the default.
-fn models(args: &OutputList, client: &Client, output: Output) -> Result<(), Failure> {
+fn list_published_versions(args: &OutputListArgs, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
     let job = client.get(&job_path(&args.job))?;
     let mut found = Vec::new();
     for published in job["published"].as_array().into_iter().flatten() {
         let (name, number) = (published["model"].as_str().unwrap_or_default(), &published["version"]);
-        let model = client.get(&format!("/api/v1/models/{}", segment(name))).unwrap_or_default();
+        let model = client.get(&format!("/api/v1/models/{}", encode_path_segment(name))).unwrap_or_default();
         let versions = model["versions"].as_array().into_iter().flatten();
         let version = versions.into_iter().find(|version| version["version"] == *number).cloned().unwrap_or_default();
         found.push(json!({
@@ -78,73 +78,74 @@ fn models(args: &OutputList, client: &Client, output: Output) -> Result<(), Fail
         }));
     }
     if output.json {
-        output.json(&Value::Array(found));
+        output.print_json(&Value::Array(found));
         return Ok(());
     }
     let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
     let row = |it: &Value| {
         let digest: String = text(&it["weights"]).chars().take(12).collect();
-        let size = it["bytes"].as_u64().map_or_else(|| "-".to_owned(), units::show_bytes);
+        let size = it["bytes"].as_u64().map_or_else(|| "-".to_owned(), units::format_bytes);
         vec![
             format!("{}@{}", text(&it["model"]), it["version"]),
             size,
             digest,
-            output.state(&text(&it["state"])),
+            output.format_state(&text(&it["state"])),
             text(&it["promote"]),
         ]
     };
     let rows: Vec<Vec<String>> = found.iter().map(row).collect();
-    output.table(&["MODEL", "SIZE", "WEIGHTS", "STATE", "TO DEPLOY IT"], &rows);
+    output.print_table(&["MODEL", "SIZE", "WEIGHTS", "STATE", "TO DEPLOY IT"], &rows);
     Ok(())
 }
 
-fn get(args: &OutputGet, client: &Client, output: Output) -> Result<(), Failure> {
+fn get_outputs(args: &OutputGetArgs, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
     let paths: Vec<String> = match &args.path {
         Some(path) => vec![path.clone()],
-        None => files(&args.job, client)?.iter().map(|file| path(file).to_owned()).collect(),
+        None => list_job_files(&args.job, client)?.iter().map(|file| file_path(file).to_owned()).collect(),
     };
     if paths.is_empty() {
-        return Err(Failure::new(exit::NOT_FOUND, "not_found", format!("job {} wrote nothing", args.job)));
+        return Err(CliError::new(exit::NOT_FOUND, "not_found", format!("job {} wrote nothing", args.job)));
     }
     let mut fetched = Vec::new();
     for path in &paths {
-        let (place, bytes) = fetch(args, path, client)?;
+        let (place, bytes) = fetch_file(args, path, client)?;
         if !output.json {
-            output.line_amid_work(&place.display().to_string());
+            output.print_line_ignoring_errors(&place.display().to_string());
         }
         fetched.push(json!({ "path": path, "bytes": bytes, "file": place.display().to_string() }));
     }
     if output.json {
-        output.json(&Value::Array(fetched));
+        output.print_json(&Value::Array(fetched));
     }
     Ok(())
 }
 
 /// Fetches a checkpoint into a file that is called after its job.
-fn checkpoint(args: &OutputGet, which: &str, client: &Client, output: Output) -> Result<(), Failure> {
-    let content = client.stream(&format!("{}/checkpoints/{}", job_path(&args.job), segment(which)))?;
-    let place = args.output.join(format!("{}-{}.safetensors", segment(&args.job), segment(which)));
-    let bytes = save(content, &place)?;
+fn get_checkpoint(args: &OutputGetArgs, which: &str, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
+    let content = client.get_stream(&format!("{}/checkpoints/{}", job_path(&args.job), encode_path_segment(which)))?;
+    let place =
+        args.output.join(format!("{}-{}.safetensors", encode_path_segment(&args.job), encode_path_segment(which)));
+    let bytes = write_atomically(content, &place)?;
     if output.json {
-        output.json(&json!({ "checkpoint": which, "bytes": bytes, "file": place.display().to_string() }));
+        output.print_json(&json!({ "checkpoint": which, "bytes": bytes, "file": place.display().to_string() }));
     } else {
-        output.line(&place.display().to_string());
+        output.print_line(&place.display().to_string());
     }
     Ok(())
 }
 
 /// Lists checkpoints; one that is damaged is an error where they were to be verified.
-fn checkpoints(args: &Checkpoints, client: &Client, output: Output) -> Result<(), Failure> {
+fn list_checkpoints(args: &CheckpointsArgs, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
     let verify = if args.verify { "?verify=1" } else { "" };
     let answer = client.get(&format!("{}/checkpoints{verify}", job_path(&args.job)))?;
     let list = answer["checkpoints"].as_array().cloned().unwrap_or_default();
     let damaged = list.iter().filter(|it| it["whole"] == Value::Bool(false)).count();
     if output.json {
-        output.json(&Value::Array(list));
+        output.print_json(&Value::Array(list));
     } else {
         let text = |value: &Value| value.as_str().map_or_else(|| "-".to_owned(), str::to_owned);
         let row = |it: &Value| {
-            let size = it["bytes"].as_u64().map_or_else(|| "-".to_owned(), units::show_bytes);
+            let size = it["bytes"].as_u64().map_or_else(|| "-".to_owned(), units::format_bytes);
             let mark = match (&it["whole"], &it["best"]) {
                 (Value::Bool(true), _) => "whole".to_owned(),
                 (Value::Bool(false), _) => format!("damaged: {}", text(&it["reason"])),
@@ -154,37 +155,37 @@ fn checkpoints(args: &Checkpoints, client: &Client, output: Output) -> Result<()
             vec![it["step"].to_string(), size, text(&it["digest"]).chars().take(12).collect(), mark]
         };
         let rows: Vec<Vec<String>> = list.iter().map(row).collect();
-        output.table(&["STEP", "SIZE", "DIGEST", ""], &rows);
+        output.print_table(&["STEP", "SIZE", "DIGEST", ""], &rows);
     }
     match damaged {
         0 => Ok(()),
-        count => Err(Failure::invalid(format!("{count} checkpoints of {} are damaged", args.job))
-            .hint("a resume goes back to the newest whole one")),
+        count => Err(CliError::invalid(format!("{count} checkpoints of {} are damaged", args.job))
+            .with_hint("a resume goes back to the newest whole one")),
     }
 }
 
 /// Fetches a file: where it is now, and its size in bytes.
-fn fetch(args: &OutputGet, path: &str, client: &Client) -> Result<(PathBuf, u64), Failure> {
+fn fetch_file(args: &OutputGetArgs, path: &str, client: &ApiClient) -> Result<(PathBuf, u64), CliError> {
     // Paths come from a server, and name files here.
     if !is_output_path(path) {
-        return Err(Failure::invalid(format!("{path:?} cannot be the path of an output"))
-            .hint(format!("`saggar output ls {}` lists them", args.job)));
+        return Err(CliError::invalid(format!("{path:?} cannot be the path of an output"))
+            .with_hint(format!("`saggar output ls {}` lists them", args.job)));
     }
-    let content = client.stream(&format!("{}/output/{path}", job_path(&args.job)))?;
+    let content = client.get_stream(&format!("{}/output/{path}", job_path(&args.job)))?;
     let place = args.output.join(path);
-    let bytes = save(content, &place)?;
+    let bytes = write_atomically(content, &place)?;
     Ok((place, bytes))
 }
 
 /// Writes what comes into a file, which is there when it is whole. Returns its size in bytes.
-fn save(mut content: impl Read, place: &Path) -> Result<u64, Failure> {
+fn write_atomically(mut content: impl Read, place: &Path) -> Result<u64, CliError> {
     let refused = |at: &Path| {
         let at = at.display().to_string();
-        move |error: std::io::Error| Failure::new(exit::UNEXPECTED, "write", format!("{at}: {error}"))
+        move |error: std::io::Error| CliError::new(exit::UNEXPECTED, "write", format!("{at}: {error}"))
     };
     let directory = place.parent().unwrap_or(Path::new("."));
     std::fs::create_dir_all(directory).map_err(refused(directory))?;
-    let part = partial::beside(place);
+    let part = atomic_file::partial_path(place);
     let copied = File::create(&part).and_then(|mut file| std::io::copy(&mut content, &mut file));
     let moved = copied.and_then(|bytes| std::fs::rename(&part, place).map(|()| bytes));
     if moved.is_err() {

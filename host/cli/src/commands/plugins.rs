@@ -6,31 +6,31 @@ use saggar_jobs::JobSpec;
 use serde_json::{Value, json};
 
 use super::{jobs, run};
-use crate::args::{Plugins, TestResume};
-use crate::client::{Client, Payload};
-use crate::exit::Failure;
-use crate::output::Output;
+use crate::args::{PluginsCommand, TestResumeArgs};
+use crate::client::{ApiClient, RequestBody};
+use crate::exit::CliError;
+use crate::output::CliOutput;
 use crate::units;
 
 /// How often a training is looked at that is to be interrupted.
-const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-pub(crate) fn plugins(args: &Plugins, client: &Client, output: Output) -> Result<i32, Failure> {
+pub(crate) fn plugins(args: &PluginsCommand, client: &ApiClient, output: CliOutput) -> Result<i32, CliError> {
     match args {
-        Plugins::Ls => ls(client, output).map(|()| 0),
-        Plugins::Test(args) => test(args, client, output),
+        PluginsCommand::Ls => list_plugins(client, output).map(|()| 0),
+        PluginsCommand::Test(args) => test_resume(args, client, output),
     }
 }
 
-fn ls(client: &Client, output: Output) -> Result<(), Failure> {
+fn list_plugins(client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
     let answer = client.get("/api/v1/plugins")?;
     let plugins = answer["plugins"].as_array().cloned().unwrap_or_default();
     if output.json {
-        output.json(&json!(plugins));
+        output.print_json(&json!(plugins));
         return Ok(());
     }
     if output.quiet {
-        plugins.iter().for_each(|plugin| output.line(plugin["digest"].as_str().unwrap_or("?")));
+        plugins.iter().for_each(|plugin| output.print_line(plugin["digest"].as_str().unwrap_or("?")));
         return Ok(());
     }
     let yes = |flag: &Value| if flag == &Value::Bool(true) { "yes" } else { "-" }.to_owned();
@@ -41,7 +41,7 @@ fn ls(client: &Client, output: Output) -> Result<(), Failure> {
             plugin["digest"].as_str().unwrap_or("?").chars().take(12).collect(),
             yes(&plugin["trains"]),
             yes(&plugin["predicts"]),
-            units::show_bytes(plugin["bytes"].as_u64().unwrap_or(0)),
+            units::format_bytes(plugin["bytes"].as_u64().unwrap_or(0)),
             match shown.map(|test| test.get("interrupted").and_then(Value::as_str)) {
                 None => "not tested".to_owned(),
                 Some(Some(job)) => format!("yes ({job})"),
@@ -49,57 +49,57 @@ fn ls(client: &Client, output: Output) -> Result<(), Failure> {
             },
         ]
     };
-    output.table(
+    output.print_table(
         &["NAME", "PLUGIN", "TRAINS", "PREDICTS", "SIZE", "RESUMES"],
         &plugins.iter().map(row).collect::<Vec<_>>(),
     );
     if plugins.is_empty() {
-        output.note("No plugins. `saggar run` uploads one.");
+        output.print_note("No plugins. `saggar run` uploads one.");
     }
     Ok(())
 }
 
-fn test(args: &TestResume, client: &Client, output: Output) -> Result<i32, Failure> {
-    let spec = run::specification(&args.run, client, output)?;
-    let whole = submit(&spec, client)?;
-    output.note(&format!("{whole} trains in peace"));
-    let job = jobs::wait(client, output, &whole)?;
+fn test_resume(args: &TestResumeArgs, client: &ApiClient, output: CliOutput) -> Result<i32, CliError> {
+    let spec = run::job_spec_of_run(&args.run, client, output)?;
+    let whole = submit_job(&spec, client)?;
+    output.print_note(&format!("{whole} trains in peace"));
+    let job = jobs::wait_until_over(client, output, &whole)?;
     if job["state"] != "SUCCEEDED" {
-        output.line(&run::ended(&job, &whole, output));
+        output.print_line(&run::describe_end(&job, &whole, output));
         return Ok(run::exit_code(&job));
     }
     let steps = job["step"].as_u64().unwrap_or(0);
-    let interrupted = submit(&spec, client)?;
-    output.note(&format!("{interrupted} trains and is preempted {} times", args.preemptions));
+    let interrupted = submit_job(&spec, client)?;
+    output.print_note(&format!("{interrupted} trains and is preempted {} times", args.preemptions));
     for number in 1..=args.preemptions {
         let at = steps * u64::from(number) / u64::from(args.preemptions + 1);
-        preempt(client, &interrupted, at.max(1), u64::from(number))?;
+        preempt_at_step(client, &interrupted, at.max(1), u64::from(number))?;
     }
-    let job = jobs::wait(client, output, &interrupted)?;
+    let job = jobs::wait_until_over(client, output, &interrupted)?;
     if job["state"] != "SUCCEEDED" {
-        output.line(&run::ended(&job, &interrupted, output));
+        output.print_line(&run::describe_end(&job, &interrupted, output));
         return Ok(run::exit_code(&job));
     }
     let pair = json!({ "whole": whole, "interrupted": interrupted });
-    let marked = client.post(&format!("/api/v1/plugins/{}/resume-test", spec.plugin), Payload::Json(&pair))?;
+    let marked = client.post(&format!("/api/v1/plugins/{}/resume-test", spec.plugin), RequestBody::Json(&pair))?;
     if output.json {
-        output.json(&marked);
+        output.print_json(&marked);
     } else {
         let resumes = marked["resumes"].as_u64().unwrap_or(0);
-        output.line(&format!(
+        output.print_line(&format!(
             "{interrupted} went on {resumes} times and ended bit by bit as {whole}: the plugin resumes"
         ));
     }
     Ok(0)
 }
 
-fn submit(spec: &JobSpec, client: &Client) -> Result<String, Failure> {
-    let job = client.post("/api/v1/jobs", Payload::Json(&json!(spec)))?;
+fn submit_job(spec: &JobSpec, client: &ApiClient) -> Result<String, CliError> {
+    let job = client.post("/api/v1/jobs", RequestBody::Json(&json!(spec)))?;
     Ok(job["name"].as_str().unwrap_or_default().to_owned())
 }
 
 /// Preempts the job's attempt of this number once it has done so many steps, and waits for the attempt's end.
-fn preempt(client: &Client, name: &str, step: u64, attempt: u64) -> Result<(), Failure> {
+fn preempt_at_step(client: &ApiClient, name: &str, step: u64, attempt: u64) -> Result<(), CliError> {
     let path = format!("/api/v1/jobs/{name}");
     let mut asked = false;
     loop {
@@ -107,16 +107,16 @@ fn preempt(client: &Client, name: &str, step: u64, attempt: u64) -> Result<(), F
         let ended = job["attempts"][attempt as usize - 1]["ended_ms"].is_u64();
         let over = job["finished_ms"].is_u64();
         if over || (ended && !asked) {
-            return Err(Failure::invalid(format!("{name} ended before it could be interrupted at step {step}"))
-                .hint("give it more to do: more epochs, or more data"));
+            return Err(CliError::invalid(format!("{name} ended before it could be interrupted at step {step}"))
+                .with_hint("give it more to do: more epochs, or more data"));
         }
         if ended {
             return Ok(());
         }
         if !asked && job["state"] == "RUNNING" && job["step"].as_u64().is_some_and(|done| done >= step) {
-            client.post(&format!("{path}/preempt"), Payload::Nothing)?;
+            client.post(&format!("{path}/preempt"), RequestBody::Empty)?;
             asked = true;
         }
-        std::thread::sleep(LOOK_INTERVAL);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }

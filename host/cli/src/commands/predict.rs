@@ -5,121 +5,124 @@ mod stream;
 
 use std::path::Path;
 
-use saggar_store::picture::PictureFormat;
+use saggar_store::image_decoder::ImageFormat;
 use serde_json::{Map, Value};
 
-use crate::args::Predict;
-use crate::client::{Client, Payload, segment};
-use crate::exit::{self, Failure};
+use crate::args::PredictArgs;
+use crate::ascii_picture;
+use crate::client::{ApiClient, RequestBody, encode_path_segment};
+use crate::exit::{self, CliError};
 use crate::multipart::{self, FormPart};
-use crate::output::Output;
-use crate::picture;
+use crate::output::CliOutput;
 
 /// A value that is sent for one input.
-enum Part {
+enum InputValue {
     Json(Value),
     File { name: String, content_type: &'static str, bytes: Vec<u8> },
 }
 
-impl Part {
-    fn form(&self) -> FormPart<'_> {
+impl InputValue {
+    fn form_part(&self) -> FormPart<'_> {
         match self {
-            Part::Json(value) => FormPart {
+            InputValue::Json(value) => FormPart {
                 file_name: None,
                 content_type: "application/json",
                 bytes: value.to_string().into_bytes().into(),
             },
-            Part::File { name, content_type, bytes } => {
+            InputValue::File { name, content_type, bytes } => {
                 FormPart { file_name: Some(name.into()), content_type, bytes: bytes.into() }
             }
         }
     }
 }
 
-pub(crate) fn predict(args: &Predict, client: &Client, output: Output) -> Result<i32, Failure> {
+pub(crate) fn predict(args: &PredictArgs, client: &ApiClient, output: CliOutput) -> Result<i32, CliError> {
     match &args.dataset {
-        Some(dataset) => job::submit(args, dataset, client, output),
-        None => one(args, client, output).map(|()| 0),
+        Some(dataset) => job::submit_prediction_job(args, dataset, client, output),
+        None => predict_once(args, client, output).map(|()| 0),
     }
 }
 
-fn one(args: &Predict, client: &Client, output: Output) -> Result<(), Failure> {
-    let inputs: Vec<(String, Part)> = args.input.iter().map(|text| input(text)).collect::<Result<_, _>>()?;
+fn predict_once(args: &PredictArgs, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
+    let inputs: Vec<(String, InputValue)> =
+        args.input.iter().map(|text| parse_input(text)).collect::<Result<_, _>>()?;
     if args.show && !output.json {
         let files = args.input.iter().filter_map(|text| text.split_once("=@"));
-        files.filter_map(|(_, file)| picture::draw(Path::new(file))).for_each(|drawn| output.note(&drawn));
+        files
+            .filter_map(|(_, file)| ascii_picture::draw_picture(Path::new(file)))
+            .for_each(|drawn| output.print_note(&drawn));
     }
     let path = match &args.model {
         None => "/predict".to_owned(),
-        Some(model) => format!("/models/{}/predict", segment(model)),
+        Some(model) => format!("/models/{}/predict", encode_path_segment(model)),
     };
-    let request = Request::of(&inputs)?;
+    let request = PredictRequest::from_inputs(&inputs)?;
     if args.stream {
-        let (headers, events) = client.post_for_events(&path, request.payload())?;
-        whence(&headers, output);
-        return stream::show(events, output);
+        let (headers, events) = client.post_for_events(&path, request.request_body())?;
+        print_model_headers(&headers, output);
+        return stream::show_events(events, output);
     }
-    let (headers, answer) = client.post_for_text(&path, request.payload())?;
+    let (headers, answer) = client.post_for_text(&path, request.request_body())?;
     if let Some(file) = &args.output {
         std::fs::write(file, &answer)
-            .map_err(|error| Failure::new(exit::UNEXPECTED, "write", format!("{}: {error}", file.display())))?;
+            .map_err(|error| CliError::new(exit::UNEXPECTED, "write", format!("{}: {error}", file.display())))?;
         return Ok(());
     }
-    whence(&headers, output);
+    print_model_headers(&headers, output);
     let value: Value = serde_json::from_str(&answer)
-        .map_err(|error| Failure::new(exit::UNEXPECTED, "bad_answer", format!("the answer is no JSON: {error}")))?;
+        .map_err(|error| CliError::new(exit::UNEXPECTED, "bad_answer", format!("the answer is no JSON: {error}")))?;
     if output.json {
-        output.json(&value);
+        output.print_json(&value);
     } else {
-        print(&value, args.top_k, output);
+        print_outputs(&value, args.top_k, output);
     }
     Ok(())
 }
 
 /// Says which version answered, and where.
-fn whence(headers: &ureq::http::HeaderMap, output: Output) {
+fn print_model_headers(headers: &ureq::http::HeaderMap, output: CliOutput) {
     let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or("?").to_owned();
-    output.note(&format!("{} on {}", header("x-saggar-model"), header("x-saggar-device")));
+    output.print_note(&format!("{} on {}", header("x-saggar-model"), header("x-saggar-device")));
     for warning in headers.get_all("x-saggar-warning") {
-        output.note(&format!("warning: {}", String::from_utf8_lossy(warning.as_bytes())));
+        output.print_note(&format!("warning: {}", String::from_utf8_lossy(warning.as_bytes())));
     }
 }
 
 /// A request's body: JSON, or a form where there are files.
-enum Request {
+enum PredictRequest {
     Json(Value),
     Form { content_type: String, bytes: Vec<u8> },
 }
 
-impl Request {
-    fn of(inputs: &[(String, Part)]) -> Result<Request, Failure> {
-        if inputs.iter().any(|(_, part)| matches!(part, Part::File { .. })) {
+impl PredictRequest {
+    fn from_inputs(inputs: &[(String, InputValue)]) -> Result<PredictRequest, CliError> {
+        if inputs.iter().any(|(_, part)| matches!(part, InputValue::File { .. })) {
             let (content_type, bytes) =
-                multipart::body(inputs.iter().map(|(name, part)| (name.as_str(), part.form())))?;
-            return Ok(Request::Form { content_type, bytes });
+                multipart::encode_form(inputs.iter().map(|(name, part)| (name.as_str(), part.form_part())))?;
+            return Ok(PredictRequest::Form { content_type, bytes });
         }
         let mut object = Map::new();
         for (name, part) in inputs {
-            if let Part::Json(value) = part {
+            if let InputValue::Json(value) = part {
                 object.insert(name.clone(), value.clone());
             }
         }
-        Ok(Request::Json(Value::Object(object)))
+        Ok(PredictRequest::Json(Value::Object(object)))
     }
 
-    fn payload(&self) -> Payload<'_> {
+    fn request_body(&self) -> RequestBody<'_> {
         match self {
-            Request::Json(value) => Payload::Json(value),
-            Request::Form { content_type, bytes } => Payload::Bytes { content_type, bytes },
+            PredictRequest::Json(value) => RequestBody::Json(value),
+            PredictRequest::Form { content_type, bytes } => RequestBody::Bytes { content_type, bytes },
         }
     }
 }
 
 /// Reads `name=value` and `name=@file`.
-fn input(text: &str) -> Result<(String, Part), Failure> {
+fn parse_input(text: &str) -> Result<(String, InputValue), CliError> {
     let wrong = || {
-        Failure::invalid(format!("-i {text:?} is no input"))
-            .hint("expected name=value or name=@file, such as image=@7.png or prompt=\"To be\"")
+        CliError::invalid(format!("-i {text:?} is no input"))
+            .with_hint("expected name=value or name=@file, such as image=@7.png or prompt=\"To be\"")
     };
     let (name, value) = text.split_once('=').ok_or_else(wrong)?;
     if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c)) {
@@ -127,39 +130,39 @@ fn input(text: &str) -> Result<(String, Part), Failure> {
     }
     let Some(file) = value.strip_prefix('@') else {
         let value = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
-        return Ok((name.to_owned(), Part::Json(value)));
+        return Ok((name.to_owned(), InputValue::Json(value)));
     };
     let bytes = std::fs::read(file)
-        .map_err(|error| Failure::new(exit::NOT_FOUND, "no_file", format!("-i {text}: {file}: {error}")))?;
+        .map_err(|error| CliError::new(exit::NOT_FOUND, "no_file", format!("-i {text}: {file}: {error}")))?;
     if file.ends_with(".json") {
-        let value = serde_json::from_slice(&bytes).map_err(|error| Failure::invalid(format!("{file}: {error}")))?;
-        return Ok((name.to_owned(), Part::Json(value)));
+        let value = serde_json::from_slice(&bytes).map_err(|error| CliError::invalid(format!("{file}: {error}")))?;
+        return Ok((name.to_owned(), InputValue::Json(value)));
     }
-    let content_type = match PictureFormat::of(&bytes) {
-        Some(PictureFormat::Png) => "image/png",
-        Some(PictureFormat::Jpeg) => "image/jpeg",
+    let content_type = match ImageFormat::detect(&bytes) {
+        Some(ImageFormat::Png) => "image/png",
+        Some(ImageFormat::Jpeg) => "image/jpeg",
         None => "application/octet-stream",
     };
     let base = Path::new(file).file_name().map_or_else(|| "file".into(), |name| name.to_string_lossy().into_owned());
-    Ok((name.to_owned(), Part::File { name: base, content_type, bytes }))
+    Ok((name.to_owned(), InputValue::File { name: base, content_type, bytes }))
 }
 
 /// Prints an output a line; the most probable classes instead of a long list of probabilities.
-fn print(answer: &Value, top_k: Option<usize>, output: Output) {
+fn print_outputs(answer: &Value, top_k: Option<usize>, output: CliOutput) {
     for (name, value) in answer.as_object().into_iter().flatten() {
         let numbers: Option<Vec<f64>> = value.as_array().map(|list| list.iter().filter_map(Value::as_f64).collect());
         match (numbers, top_k) {
             (Some(numbers), Some(k)) if numbers.len() == value.as_array().map_or(0, Vec::len) => {
-                let largest = largest(numbers).take(k);
-                largest.for_each(|(class, value)| output.line(&format!("{name}[{class}]  {value:.4}")));
+                let largest = rank_classes(numbers).take(k);
+                largest.for_each(|(class, value)| output.print_line(&format!("{name}[{class}]  {value:.4}")));
             }
-            _ => output.line(&format!("{name}  {value}")),
+            _ => output.print_line(&format!("{name}  {value}")),
         }
     }
 }
 
 /// Classes with their numbers, the largest first; of equals the first class.
-fn largest(numbers: Vec<f64>) -> impl Iterator<Item = (usize, f64)> {
+fn rank_classes(numbers: Vec<f64>) -> impl Iterator<Item = (usize, f64)> {
     let mut ranked: Vec<(usize, f64)> = numbers.into_iter().enumerate().collect();
     ranked.sort_by(|a, b| b.1.total_cmp(&a.1));
     ranked.into_iter()
@@ -170,18 +173,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn inputs_are_values_or_files() {
-        assert!(matches!(input("x=[1,2]"), Ok((name, Part::Json(Value::Array(_)))) if name == "x"));
-        assert!(matches!(input("name=Ada"), Ok((_, Part::Json(Value::String(_))))));
-        assert_eq!(input("image=@no/such.png").err().unwrap().exit, exit::NOT_FOUND);
+    fn predict_inputs_are_values_or_files() {
+        assert!(matches!(parse_input("x=[1,2]"), Ok((name, InputValue::Json(Value::Array(_)))) if name == "x"));
+        assert!(matches!(parse_input("name=Ada"), Ok((_, InputValue::Json(Value::String(_))))));
+        assert_eq!(parse_input("image=@no/such.png").err().unwrap().exit_code, exit::NOT_FOUND);
         for bad in ["image", "=1", "a b=1"] {
-            assert_eq!(input(bad).err().unwrap().exit, exit::INVALID, "{bad}");
+            assert_eq!(parse_input(bad).err().unwrap().exit_code, exit::INVALID, "{bad}");
         }
     }
 
     #[test]
-    fn the_largest_come_first_and_equals_in_order() {
-        let top: Vec<(usize, f64)> = largest(vec![0.1, 0.35, 0.2, 0.35]).take(3).collect();
+    fn classes_are_ranked_by_value_and_ties_keep_their_order() {
+        let top: Vec<(usize, f64)> = rank_classes(vec![0.1, 0.35, 0.2, 0.35]).take(3).collect();
         assert_eq!(top, [(1, 0.35), (3, 0.35), (2, 0.2)]);
     }
 }

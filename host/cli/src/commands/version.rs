@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::exit::Failure;
-use crate::output::Output;
+use crate::exit::CliError;
+use crate::output::CliOutput;
 use crate::server::ServerAddress;
 
 /// How long the server may take to say its version.
@@ -16,20 +16,20 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(2);
 ///
 /// # Errors
 /// The address or the key of the server is none.
-pub(crate) fn version(server: &ServerAddress, output: Output) -> Result<(), Failure> {
+pub(crate) fn print_versions(server: &ServerAddress, output: CliOutput) -> Result<(), CliError> {
     let own = env!("CARGO_PKG_VERSION");
     let answer = server.client()?.get_within("/version", ANSWER_TIME_MAX);
     if output.json {
         let theirs = answer.as_ref().map_or(Value::Null, |answer| answer["version"].clone());
-        output.json(&json!({ "version": own, "server": { "url": server.host(), "version": theirs } }));
+        output.print_json(&json!({ "version": own, "server": { "url": server.host(), "version": theirs } }));
         return Ok(());
     }
-    output.line(&format!("saggar {own}"));
+    output.print_line(&format!("saggar {own}"));
     match answer {
         Ok(answer) => {
-            output.note(&format!("server at {}: {}", server.host(), answer["version"].as_str().unwrap_or("?")));
+            output.print_note(&format!("server at {}: {}", server.host(), answer["version"].as_str().unwrap_or("?")));
         }
-        Err(failure) => output.note(&format!("server at {}: none that answers ({failure})", server.host())),
+        Err(failure) => output.print_note(&format!("server at {}: none that answers ({failure})", server.host())),
     }
     Ok(())
 }

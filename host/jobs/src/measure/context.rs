@@ -4,85 +4,94 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use saggar_device::Meter;
-use saggar_plugin::{Beginning, JobContext, LogLevel, OpenedModel, PluginError, Shards};
+use saggar_plugin::{BatchShards, InitialState, JobContext, LogLevel, OpenedModel, PluginError};
 use saggar_store::{Checkpoint, SavedVariable};
 
-use super::{Measured, Trial, Until};
+use super::{MeasureUntil, MeasurementConfig, TrainingMeasurement};
 use crate::spec::{NonFinite, Precision};
 use crate::worker::open_model;
 
 /// Is told the steps done, and those to do; says whether to go on.
-type GoOn = Box<dyn FnMut(u64, u64) -> bool + Send>;
+type ProgressCallback = Box<dyn FnMut(u64, u64) -> bool + Send>;
 
 /// Waits until the device has done what it was given. A lost device says so at the next dispatch.
-type Wait = Box<dyn Fn() + Send>;
+type DeviceSynchronize = Box<dyn Fn() + Send>;
 
-pub(super) struct Measuring {
-    trial: Trial,
-    wait: Wait,
+pub(super) struct MeasuringContext {
+    trial: MeasurementConfig,
+    synchronize: DeviceSynchronize,
     meter: Meter,
-    measured: Arc<Mutex<Measured>>,
-    go_on: GoOn,
+    measured: Arc<Mutex<TrainingMeasurement>>,
+    on_progress: ProgressCallback,
     began: Instant,
     /// Whether the training says by itself how many steps it has done.
-    reports: bool,
+    reports_progress: bool,
     /// When its first batch was used, or at least drawn.
     first_batch: Option<Duration>,
 }
 
-impl Measuring {
+impl MeasuringContext {
     pub(super) fn new(
-        trial: Trial,
-        wait: Wait,
+        trial: MeasurementConfig,
+        wait: DeviceSynchronize,
         meter: Meter,
-        measured: Arc<Mutex<Measured>>,
-        go_on: GoOn,
-    ) -> Measuring {
+        measured: Arc<Mutex<TrainingMeasurement>>,
+        go_on: ProgressCallback,
+    ) -> MeasuringContext {
         let began = Instant::now();
-        Measuring { trial, wait, meter, measured, go_on, began, reports: false, first_batch: None }
+        MeasuringContext {
+            trial,
+            synchronize: wait,
+            meter,
+            measured,
+            on_progress: go_on,
+            began,
+            reports_progress: false,
+            first_batch: None,
+        }
     }
 
-    fn measured(&self) -> MutexGuard<'_, Measured> {
+    fn lock_measurement(&self) -> MutexGuard<'_, TrainingMeasurement> {
         self.measured.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The time when everything is done that the device was given.
-    fn now(&self) -> Duration {
-        (self.wait)();
+    fn synchronized_elapsed(&self) -> Duration {
+        (self.synchronize)();
         self.began.elapsed()
     }
 
     /// So many steps are done, of as many where that is known.
-    fn mark(&self, step: u64, of: Option<u64>) {
-        let mut measured = self.measured();
+    fn record_step(&self, step: u64, of: Option<u64>) {
+        let mut measured = self.lock_measurement();
         if measured.is_over {
             return;
         }
         measured.steps_to_do = of.filter(|&of| of > 0).or(measured.steps_to_do);
         let wanted = match self.trial.until {
-            Until::Steps(steps) => step >= steps,
-            Until::Enough => false,
+            MeasureUntil::Steps(steps) => step >= steps,
+            MeasureUntil::EnoughSamples => false,
         };
         let is_first = measured.timeline.steps() == 0;
         let is_last = measured.steps_to_do.is_some_and(|of| step >= of);
         // Reports may come every so many steps; the first batch is the first step.
         if let Some(at) = self.first_batch.filter(|_| is_first && step > 1) {
-            measured.timeline.step(1, at);
+            measured.timeline.record_step(1, at);
         }
-        let to_do = measured.steps_to_do.map(|steps| steps.saturating_sub(measured.begins_at));
+        let to_do = measured.steps_to_do.map(|steps| steps.saturating_sub(measured.start_step));
         let steps = match self.trial.until {
-            Until::Enough => to_do.unwrap_or(u64::MAX),
-            Until::Steps(steps) => steps.min(measured.steps_to_do.unwrap_or(u64::MAX)),
+            MeasureUntil::EnoughSamples => to_do.unwrap_or(u64::MAX),
+            MeasureUntil::Steps(steps) => steps.min(measured.steps_to_do.unwrap_or(u64::MAX)),
         };
         // The device may be some dispatches behind, and waiting for it costs time of its own: it is waited for at the marks
         // that figures end with.
         let now = self.began.elapsed();
-        let ends = is_first || is_last || wanted || measured.timeline.begins_to_suffice(step, now, steps);
-        let now = if ends { self.now() } else { now };
-        measured.timeline.step(step, now);
+        let ends = is_first || is_last || wanted || measured.timeline.reaches_enough_samples(step, now, steps);
+        let now = if ends { self.synchronized_elapsed() } else { now };
+        measured.timeline.record_step(step, now);
         let enough = match self.trial.until {
-            Until::Enough => measured.timeline.suffices(steps),
-            Until::Steps(_) => wanted,
+            MeasureUntil::EnoughSamples => measured.timeline.has_enough_samples(steps),
+            MeasureUntil::Steps(_) => wanted,
         };
         if enough {
             measured.is_over = true;
@@ -91,7 +100,7 @@ impl Measuring {
     }
 }
 
-impl JobContext for Measuring {
+impl JobContext for MeasuringContext {
     fn parameters(&self) -> String {
         serde_json::Value::Object(self.trial.spec.parameters.clone()).to_string()
     }
@@ -104,15 +113,15 @@ impl JobContext for Measuring {
         1
     }
 
-    fn shards(&self) -> Shards {
-        Shards::of_rank(self.trial.spec.shards.unwrap_or(1), 0, 1)
+    fn shards(&self) -> BatchShards {
+        BatchShards::for_rank(self.trial.spec.shards.unwrap_or(1), 0, 1)
     }
 
-    fn leaves_out(&self) -> bool {
+    fn skips_nonfinite(&self) -> bool {
         self.trial.spec.non_finite == NonFinite::Skip
     }
 
-    fn is_mixed(&self) -> bool {
+    fn is_mixed_precision(&self) -> bool {
         self.trial.spec.precision == Precision::Mixed
     }
 
@@ -127,25 +136,25 @@ impl JobContext for Measuring {
     fn metric(&mut self, _step: u64, _name: &str, _value: f64) {}
 
     fn progress(&mut self, step: u64, of: u64) {
-        self.reports = true;
-        self.mark(step, Some(of));
-        if !(self.go_on)(step, of) {
-            self.measured().is_over = true;
+        self.reports_progress = true;
+        self.record_step(step, Some(of));
+        if !(self.on_progress)(step, of) {
+            self.lock_measurement().is_over = true;
         }
     }
 
-    fn drawn(&mut self, items: u64, _time: Duration) {
-        let mut measured = self.measured();
+    fn items_drawn(&mut self, items: u64, _time: Duration) {
+        let mut measured = self.lock_measurement();
         if items == 0 {
             if !measured.is_over {
-                measured.timeline.epoch_ended();
+                measured.timeline.record_epoch_end();
             }
             return;
         }
-        measured.timeline.drawn();
+        measured.timeline.record_batch();
         drop(measured);
         if self.first_batch.is_none() {
-            self.first_batch = Some(self.now());
+            self.first_batch = Some(self.synchronized_elapsed());
         }
     }
 
@@ -154,14 +163,14 @@ impl JobContext for Measuring {
         value.ok_or_else(|| PluginError::job(format!("secret `{name}` is not there where a training is measured")))
     }
 
-    fn restore(&mut self) -> Result<Beginning, PluginError> {
+    fn initial_state(&mut self) -> Result<InitialState, PluginError> {
         // From where it starts changes nothing about its speed; how many steps there are from there is counted.
-        Ok(Beginning::Nothing)
+        Ok(InitialState::Nothing)
     }
 
     fn checkpoint_due(&mut self, step: u64) -> bool {
-        if !self.reports {
-            self.mark(step, None);
+        if !self.reports_progress {
+            self.record_step(step, None);
         }
         false
     }
@@ -171,7 +180,7 @@ impl JobContext for Measuring {
     }
 
     fn stop_requested(&self) -> bool {
-        self.measured().is_over
+        self.lock_measurement().is_over
     }
 
     fn phase(&mut self, _name: &str) {}
@@ -181,7 +190,7 @@ impl JobContext for Measuring {
     }
 
     fn open_model(&mut self, model: &str, version: Option<u64>) -> Result<OpenedModel, PluginError> {
-        self.trial.rights.as_ref().map_or(Ok(()), |rights| rights.read_weights(model))?;
+        self.trial.rights.as_ref().map_or(Ok(()), |rights| rights.check_read_weights(model))?;
         match &self.trial.models {
             Some(models) => open_model(models, model, version),
             None => Err(PluginError::job(format!("model `{model}`: no models are here"))),

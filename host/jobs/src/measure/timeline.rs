@@ -17,7 +17,7 @@ const STEPS_SHARE: u64 = 2;
 
 /// A point of a training.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Mark {
+struct StepMark {
     /// Since the plugin was started.
     at: Duration,
     /// Steps done.
@@ -30,23 +30,23 @@ struct Mark {
 
 /// How a training went so far.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Timeline {
+pub struct StepTimeline {
     /// In order of steps; the first is that of the first step.
-    marks: Vec<Mark>,
+    marks: Vec<StepMark>,
     /// Whether it draws batches: then its epochs end.
-    draws: bool,
+    draws_batches: bool,
     epochs: u64,
     /// Steps done when the last epoch ended; those of the last report, until the next one tells.
     epoch_ended_at: u64,
     /// Batches drawn since the last report.
-    drawn: u64,
+    batches_drawn: u64,
     /// How many those were when an epoch ended after that report.
-    drawn_at_end: Option<u64>,
+    batches_drawn_at_epoch_end: Option<u64>,
 }
 
 /// What steps that were not done would take.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Estimate {
+pub struct TrainingEstimate {
     /// The steps that it is for.
     pub steps: u64,
     /// What they would take from the plugin's start.
@@ -61,9 +61,9 @@ pub struct Estimate {
     pub lacks_epoch_end: bool,
 }
 
-impl Estimate {
+impl TrainingEstimate {
     /// It as fields of an answer, times in seconds.
-    pub fn fields(&self) -> Value {
+    pub fn to_json(&self) -> Value {
         json!({
             "steps": self.steps,
             "seconds": self.time.as_secs_f64(),
@@ -75,40 +75,40 @@ impl Estimate {
     }
 }
 
-impl Timeline {
+impl StepTimeline {
     /// So many steps are done. What is not later than before says nothing.
-    pub fn step(&mut self, step: u64, at: Duration) {
+    pub fn record_step(&mut self, step: u64, at: Duration) {
         if step > self.steps() {
-            let mark = self.next(step, at);
+            let mark = self.next_mark(step, at);
             self.epoch_ended_at = mark.epoch_ended_at;
-            (self.drawn, self.drawn_at_end) = (0, None);
+            (self.batches_drawn, self.batches_drawn_at_epoch_end) = (0, None);
             self.marks.push(mark);
         }
     }
 
     /// The mark of this report. An epoch that ended since the last one did so after as many steps as batches had been drawn by
     /// then: what is drawn for a validation comes after it.
-    fn next(&self, step: u64, at: Duration) -> Mark {
-        let epoch_ended_at = match self.drawn_at_end {
+    fn next_mark(&self, step: u64, at: Duration) -> StepMark {
+        let epoch_ended_at = match self.batches_drawn_at_epoch_end {
             Some(drawn) => self.steps().saturating_add(drawn).min(step),
             None => self.epoch_ended_at,
         };
-        Mark { at, step, epochs: self.epochs, epoch_ended_at }
+        StepMark { at, step, epochs: self.epochs, epoch_ended_at }
     }
 
     /// A batch was drawn.
-    pub fn drawn(&mut self) {
-        self.draws = true;
-        self.drawn += 1;
+    pub fn record_batch(&mut self) {
+        self.draws_batches = true;
+        self.batches_drawn += 1;
     }
 
     /// The batches of an epoch are over. Several streams of batches may say so at one step, and of those that end between two
     /// reports the first counts.
-    pub fn epoch_ended(&mut self) {
-        if self.steps() > self.epoch_ended_at && self.drawn_at_end.is_none() {
+    pub fn record_epoch_end(&mut self) {
+        if self.steps() > self.epoch_ended_at && self.batches_drawn_at_epoch_end.is_none() {
             self.epochs += 1;
             self.epoch_ended_at = self.steps();
-            self.drawn_at_end = Some(self.drawn);
+            self.batches_drawn_at_epoch_end = Some(self.batches_drawn);
         }
     }
 
@@ -118,7 +118,7 @@ impl Timeline {
     }
 
     /// How long it was from the start to the end of the first step, or of the first steps where they are reported together.
-    pub fn first_step(&self) -> Option<Duration> {
+    pub fn first_step_time(&self) -> Option<Duration> {
         self.marks.first().map(|mark| mark.at)
     }
 
@@ -130,7 +130,7 @@ impl Timeline {
     }
 
     /// When so many steps were done; between two reports, in proportion. None where they were not.
-    pub fn time_of(&self, steps: u64) -> Option<Duration> {
+    pub fn time_at_step(&self, steps: u64) -> Option<Duration> {
         let after = self.marks.iter().position(|mark| mark.step >= steps)?;
         let end = self.marks[after];
         let start = after.checked_sub(1).map(|before| self.marks[before]);
@@ -140,31 +140,33 @@ impl Timeline {
     }
 
     /// Whether it suffices for an estimate for `steps`.
-    pub fn suffices(&self, steps: u64) -> bool {
-        self.marks.last().is_some_and(|&last| self.suffices_at(last, steps))
+    pub fn has_enough_samples(&self, steps: u64) -> bool {
+        self.marks.last().is_some_and(|&last| self.has_enough_samples_at(last, steps))
     }
 
     /// Whether it would suffice for an estimate for `steps` with this report, and does not before.
-    pub fn begins_to_suffice(&self, step: u64, at: Duration, steps: u64) -> bool {
-        step > self.steps() && !self.suffices(steps) && self.suffices_at(self.next(step, at), steps)
+    pub fn reaches_enough_samples(&self, step: u64, at: Duration, steps: u64) -> bool {
+        step > self.steps()
+            && !self.has_enough_samples(steps)
+            && self.has_enough_samples_at(self.next_mark(step, at), steps)
     }
 
-    fn suffices_at(&self, last: Mark, steps: u64) -> bool {
+    fn has_enough_samples_at(&self, last: StepMark, steps: u64) -> bool {
         let first = self.marks.first().copied().unwrap_or(last);
         let steady = last.at.saturating_sub(first.at);
-        let has_epoch_ends = last.epochs > 1 || !self.draws;
+        let has_epoch_ends = last.epochs > 1 || !self.draws_batches;
         last.step >= steps.div_ceil(STEPS_SHARE)
             || steady >= STEADY_TIME_MAX
             || (steady >= STEADY_TIME_MIN && has_epoch_ends)
     }
 
     /// Its shortest beginning that suffices for an estimate for `steps`; all of it where none does.
-    pub fn beginning(&self, steps: u64) -> Timeline {
-        let mut beginning = Timeline { draws: self.draws, ..Timeline::default() };
+    pub fn shortest_sufficient_prefix(&self, steps: u64) -> StepTimeline {
+        let mut beginning = StepTimeline { draws_batches: self.draws_batches, ..StepTimeline::default() };
         for &mark in &self.marks {
             (beginning.epochs, beginning.epoch_ended_at) = (mark.epochs, mark.epoch_ended_at);
             beginning.marks.push(mark);
-            if beginning.suffices(steps) {
+            if beginning.has_enough_samples(steps) {
                 break;
             }
         }
@@ -173,9 +175,9 @@ impl Timeline {
 
     /// What `steps` steps take, by what was measured; with the end of the last epoch, where the training ends with it. None
     /// before the first step.
-    pub fn estimate(&self, steps: u64, to_the_end: bool) -> Option<Estimate> {
+    pub fn estimate(&self, steps: u64, to_the_end: bool) -> Option<TrainingEstimate> {
         let (first, last) = (self.marks.first()?, self.marks.last()?);
-        let Costs { step, first_end, later_end } = self.costs();
+        let StepCosts { step, first_end, later_end } = self.step_costs();
         let after_first = steps.saturating_sub(first.step) as f64;
         // What comes with the end of an epoch comes after its last step.
         let before_end = if to_the_end { steps } else { steps.saturating_sub(1) };
@@ -185,13 +187,13 @@ impl Timeline {
         };
         let at_ends = if ends > 0.0 { first_end + (ends - 1.0) * later_end } else { 0.0 };
         let seconds = first.at.as_secs_f64() + after_first * step + at_ends;
-        Some(Estimate {
+        Some(TrainingEstimate {
             steps,
             steps_per_second: self.steps_per_second(),
             time: Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX),
             measured_steps: last.step,
             measured_time: last.at,
-            lacks_epoch_end: self.draws && last.epochs == 0 && steps > last.step,
+            lacks_epoch_end: self.draws_batches && last.epochs == 0 && steps > last.step,
         })
     }
 
@@ -200,8 +202,8 @@ impl Timeline {
         (self.epochs > 0).then(|| self.epoch_ended_at as f64 / self.epochs as f64)
     }
 
-    fn costs(&self) -> Costs {
-        let [mut plain, mut first, mut later] = [Sum::default(); 3];
+    fn step_costs(&self) -> StepCosts {
+        let [mut plain, mut first, mut later] = [IntervalSum::default(); 3];
         for pair in self.marks.windows(2) {
             let sum = match (pair[0].epochs, pair[1].epochs) {
                 (before, after) if before == after => &mut plain,
@@ -214,16 +216,16 @@ impl Timeline {
             // Every report comes with the end of an epoch, or there is but one: a step takes its share of all.
             let alone = self.marks.first().map_or(0.0, |mark| mark.at.as_secs_f64() / mark.step.max(1) as f64);
             let step = later.seconds_per_step().or(first.seconds_per_step()).unwrap_or(alone);
-            return Costs { step, first_end: first.besides(step).unwrap_or(0.0), later_end: 0.0 };
+            return StepCosts { step, first_end: first.seconds_per_epoch_end(step).unwrap_or(0.0), later_end: 0.0 };
         };
-        let first_end = first.besides(step).unwrap_or(0.0);
-        Costs { step, first_end, later_end: later.besides(step).unwrap_or(first_end) }
+        let first_end = first.seconds_per_epoch_end(step).unwrap_or(0.0);
+        StepCosts { step, first_end, later_end: later.seconds_per_epoch_end(step).unwrap_or(first_end) }
     }
 }
 
 /// Seconds that parts of a training take.
 #[derive(Clone, Copy, Debug)]
-struct Costs {
+struct StepCosts {
     step: f64,
     /// Of the end of the first epoch, besides steps.
     first_end: f64,
@@ -233,21 +235,21 @@ struct Costs {
 
 /// Steps between reports.
 #[derive(Clone, Copy, Debug, Default)]
-struct Sum {
+struct IntervalSum {
     seconds: f64,
     steps: u64,
     epochs: u64,
 }
 
-impl Sum {
-    fn add(&mut self, from: Mark, to: Mark) {
+impl IntervalSum {
+    fn add(&mut self, from: StepMark, to: StepMark) {
         self.seconds += to.at.saturating_sub(from.at).as_secs_f64();
         self.steps += to.step - from.step;
         self.epochs += to.epochs - from.epochs;
     }
 
     /// Seconds of the end of an epoch besides those of steps.
-    fn besides(&self, step: f64) -> Option<f64> {
+    fn seconds_per_epoch_end(&self, step: f64) -> Option<f64> {
         (self.epochs > 0).then(|| (self.seconds - step * self.steps as f64).max(0.0) / self.epochs as f64)
     }
 

@@ -1,11 +1,11 @@
 use proptest::prelude::*;
-use saggar_store::records::Demand;
+use saggar_store::records::SchedulingRequest;
 
 use super::*;
-use crate::layout::{ANY_POOL, DEFAULT_QUEUE};
+use crate::scheduler_config::{ANY_POOL, DEFAULT_QUEUE};
 
-fn waiting(name: &str, demand: Demand) -> Waiting {
-    Waiting {
+fn waiting(name: &str, demand: SchedulingRequest) -> QueuedJob {
+    QueuedJob {
         id: name.to_owned(),
         name: name.to_owned(),
         project: "p".to_owned(),
@@ -13,12 +13,12 @@ fn waiting(name: &str, demand: Demand) -> Waiting {
         demand,
         not_before_ms: 0,
         backoff_ms: 0,
-        reason: Reason::default(),
+        reason: StateReason::default(),
     }
 }
 
-fn running(name: &str, pool: &str, demand: Demand) -> Running {
-    Running {
+fn running(name: &str, pool: &str, demand: SchedulingRequest) -> ActiveJob {
+    ActiveJob {
         id: name.to_owned(),
         name: name.to_owned(),
         project: "p".to_owned(),
@@ -30,97 +30,108 @@ fn running(name: &str, pool: &str, demand: Demand) -> Running {
     }
 }
 
-fn demand(priority: i32, preemptible: bool) -> Demand {
-    Demand { priority, preemptible, ..Demand::default() }
+fn demand(priority: i32, preemptible: bool) -> SchedulingRequest {
+    SchedulingRequest { priority, preemptible, ..SchedulingRequest::default() }
 }
 
-fn on(queue: &str, device: &str) -> Demand {
-    Demand { queue: queue.to_owned(), device: device.to_owned(), ..Demand::default() }
+fn demand_on(queue: &str, device: &str) -> SchedulingRequest {
+    SchedulingRequest { queue: queue.to_owned(), device: device.to_owned(), ..SchedulingRequest::default() }
 }
 
-fn decide(layout: &Layout, waiting: &[Waiting], running: &[Running]) -> Vec<Verdict> {
-    place(&Situation { layout, waiting, running, spent: &[], now_ms: 0 })
+fn place_waiting(layout: &SchedulerConfig, waiting: &[QueuedJob], running: &[ActiveJob]) -> Vec<PlacementDecision> {
+    place_jobs(&PlacementInput { layout, waiting, running, spent: &[], now_ms: 0 })
 }
 
-fn start(pool: &str, device: &str) -> Verdict {
-    Verdict::Start { pool: pool.to_owned(), device: device.to_owned() }
+fn start_on(pool: &str, device: &str) -> PlacementDecision {
+    PlacementDecision::Start { pool: pool.to_owned(), device: device.to_owned() }
 }
 
 /// Position, code and evicted jobs of a verdict that is to wait.
-fn waits(verdict: &Verdict) -> (u64, &str, Vec<&str>) {
+fn wait_details(verdict: &PlacementDecision) -> (u64, &str, Vec<&str>) {
     match verdict {
-        Verdict::Wait { position, reason, evict } => {
+        PlacementDecision::Wait { position, reason, evict } => {
             assert!(!reason.sentence.is_empty());
             (*position, &reason.code, evict.iter().map(String::as_str).collect())
         }
-        Verdict::Start { .. } => panic!("{verdict:?} starts"),
+        PlacementDecision::Start { .. } => panic!("{verdict:?} starts"),
     }
 }
 
-fn two_pools(spill: bool) -> Layout {
+fn two_pools(spill: bool) -> SchedulerConfig {
     let pools = vec!["vulkan:0".to_owned(), "cpu".to_owned()];
-    Layout::simple(1).with_queue("gpu", Queue { pools, spill, max_running_jobs: None })
+    SchedulerConfig::single_queue(1).with_queue("gpu", JobQueue { pools, spill, max_running_jobs: None })
 }
 
 #[test]
-fn as_many_start_as_there_are_slots() {
-    let jobs = ["a", "b", "c"].map(|name| waiting(name, Demand::default()));
-    let verdicts = decide(&Layout::simple(2), &jobs, &[]);
-    assert_eq!(verdicts[..2], [start(ANY_POOL, "auto"), start(ANY_POOL, "auto")]);
-    assert_eq!(waits(&verdicts[2]), (1, "WAITING_FOR_SLOT", vec![]));
+fn jobs_start_until_the_slots_are_used_up() {
+    let jobs = ["a", "b", "c"].map(|name| waiting(name, SchedulingRequest::default()));
+    let verdicts = place_waiting(&SchedulerConfig::single_queue(2), &jobs, &[]);
+    assert_eq!(verdicts[..2], [start_on(ANY_POOL, "auto"), start_on(ANY_POOL, "auto")]);
+    assert_eq!(wait_details(&verdicts[2]), (1, "WAITING_FOR_SLOT", vec![]));
 }
 
 #[test]
 fn a_full_pool_spills_to_the_next_in_order() {
-    let jobs = ["a", "b", "c"].map(|name| waiting(name, on("gpu", "auto")));
-    let verdicts = decide(&two_pools(true), &jobs, &[]);
-    assert_eq!(verdicts[..2], [start("vulkan:0", "vulkan:0"), start("cpu", "cpu")]);
-    assert_eq!(waits(&verdicts[2]).1, "WAITING_FOR_SLOT");
-    let verdicts = decide(&two_pools(false), &jobs, &[]);
-    assert_eq!(verdicts[0], start("vulkan:0", "vulkan:0"));
-    assert_eq!((waits(&verdicts[1]).0, waits(&verdicts[2]).0), (1, 2));
+    let jobs = ["a", "b", "c"].map(|name| waiting(name, demand_on("gpu", "auto")));
+    let verdicts = place_waiting(&two_pools(true), &jobs, &[]);
+    assert_eq!(verdicts[..2], [start_on("vulkan:0", "vulkan:0"), start_on("cpu", "cpu")]);
+    assert_eq!(wait_details(&verdicts[2]).1, "WAITING_FOR_SLOT");
+    let verdicts = place_waiting(&two_pools(false), &jobs, &[]);
+    assert_eq!(verdicts[0], start_on("vulkan:0", "vulkan:0"));
+    assert_eq!((wait_details(&verdicts[1]).0, wait_details(&verdicts[2]).0), (1, 2));
     // A job that asks for the processor goes there at once, past those that wait for the other pool.
-    let asks = [waiting("a", on("gpu", "gpu")), waiting("b", on("gpu", "gpu")), waiting("c", on("gpu", "cpu"))];
-    let verdicts = decide(&two_pools(true), &asks, &[]);
-    assert_eq!((&verdicts[0], &verdicts[2]), (&start("vulkan:0", "vulkan:0"), &start("cpu", "cpu")));
-    assert_eq!(waits(&verdicts[1]).1, "WAITING_FOR_SLOT");
+    let asks = [
+        waiting("a", demand_on("gpu", "gpu")),
+        waiting("b", demand_on("gpu", "gpu")),
+        waiting("c", demand_on("gpu", "cpu")),
+    ];
+    let verdicts = place_waiting(&two_pools(true), &asks, &[]);
+    assert_eq!((&verdicts[0], &verdicts[2]), (&start_on("vulkan:0", "vulkan:0"), &start_on("cpu", "cpu")));
+    assert_eq!(wait_details(&verdicts[1]).1, "WAITING_FOR_SLOT");
 }
 
 #[test]
-fn who_asks_for_what_is_not_there_is_told() {
-    let jobs = [waiting("a", on("nowhere", "auto")), waiting("b", on("gpu", "vulkan:7"))];
-    let verdicts = decide(&two_pools(true), &jobs, &[]);
-    assert_eq!(waits(&verdicts[0]).1, "NO_SUCH_QUEUE");
-    assert_eq!(waits(&verdicts[1]).1, "NO_SUCH_DEVICE");
-    let large = [waiting("a", Demand { slots_milli: 4000, ..Demand::default() }), waiting("b", Demand::default())];
-    let verdicts = decide(&Layout::simple(2), &large, &[]);
-    assert_eq!(waits(&verdicts[0]).1, "INSUFFICIENT_GPU");
-    assert_eq!(verdicts[1], start(ANY_POOL, "auto"), "what can never run keeps nobody waiting");
+fn a_job_that_can_never_run_waits_with_the_reason() {
+    let jobs = [waiting("a", demand_on("nowhere", "auto")), waiting("b", demand_on("gpu", "vulkan:7"))];
+    let verdicts = place_waiting(&two_pools(true), &jobs, &[]);
+    assert_eq!(wait_details(&verdicts[0]).1, "NO_SUCH_QUEUE");
+    assert_eq!(wait_details(&verdicts[1]).1, "NO_SUCH_DEVICE");
+    let large = [
+        waiting("a", SchedulingRequest { slots_milli: 4000, ..SchedulingRequest::default() }),
+        waiting("b", SchedulingRequest::default()),
+    ];
+    let verdicts = place_waiting(&SchedulerConfig::single_queue(2), &large, &[]);
+    assert_eq!(wait_details(&verdicts[0]).1, "INSUFFICIENT_GPU");
+    assert_eq!(verdicts[1], start_on(ANY_POOL, "auto"), "what can never run keeps nobody waiting");
 }
 
 #[test]
-fn who_needs_many_slots_is_not_passed_by_those_that_need_few() {
-    let many = Demand { slots_milli: 2000, ..Demand::default() };
-    let jobs = [waiting("many", many), waiting("few", Demand::default())];
-    let verdicts = decide(&Layout::simple(2), &jobs, &[running("r", ANY_POOL, Demand::default())]);
-    assert_eq!((waits(&verdicts[0]).0, waits(&verdicts[1]).0), (1, 2));
+fn a_large_job_is_not_overtaken_by_small_ones() {
+    let many = SchedulingRequest { slots_milli: 2000, ..SchedulingRequest::default() };
+    let jobs = [waiting("many", many), waiting("few", SchedulingRequest::default())];
+    let verdicts = place_waiting(
+        &SchedulerConfig::single_queue(2),
+        &jobs,
+        &[running("r", ANY_POOL, SchedulingRequest::default())],
+    );
+    assert_eq!((wait_details(&verdicts[0]).0, wait_details(&verdicts[1]).0), (1, 2));
 }
 
 #[test]
-fn shares_of_a_slot_add_up() {
-    let share = Demand { slots_milli: 250, ..Demand::default() };
+fn fractional_slots_add_up_to_a_whole_slot() {
+    let share = SchedulingRequest { slots_milli: 250, ..SchedulingRequest::default() };
     let jobs: Vec<_> = ["a", "b", "c", "d", "e"].map(|name| waiting(name, share.clone())).into();
-    let verdicts = decide(&Layout::simple(1), &jobs, &[]);
-    assert!(verdicts[..4].iter().all(|verdict| *verdict == start(ANY_POOL, "auto")));
-    assert_eq!(waits(&verdicts[4]).1, "WAITING_FOR_SLOT");
+    let verdicts = place_waiting(&SchedulerConfig::single_queue(1), &jobs, &[]);
+    assert!(verdicts[..4].iter().all(|verdict| *verdict == start_on(ANY_POOL, "auto")));
+    assert_eq!(wait_details(&verdicts[4]).1, "WAITING_FOR_SLOT");
 }
 
 #[test]
-fn only_preemptible_jobs_that_come_after_make_room() {
-    let layout = Layout::simple(1);
-    let evicts = |waits_for: Demand, runs: Demand| {
-        let verdicts = decide(&layout, &[waiting("w", waits_for)], &[running("r", ANY_POOL, runs)]);
-        !waits(&verdicts[0]).2.is_empty()
+fn only_preemptible_jobs_of_lower_rank_are_evicted() {
+    let layout = SchedulerConfig::single_queue(1);
+    let evicts = |waits_for: SchedulingRequest, runs: SchedulingRequest| {
+        let verdicts = place_waiting(&layout, &[waiting("w", waits_for)], &[running("r", ANY_POOL, runs)]);
+        !wait_details(&verdicts[0]).2.is_empty()
     };
     assert!(evicts(demand(50, false), demand(50, true)), "a dedicated job takes the place of a preemptible one");
     assert!(evicts(demand(60, true), demand(50, true)));
@@ -131,76 +142,78 @@ fn only_preemptible_jobs_that_come_after_make_room() {
 }
 
 #[test]
-fn one_job_makes_room_for_one() {
-    let layout = Layout::simple(2);
+fn one_job_is_evicted_per_waiting_job() {
+    let layout = SchedulerConfig::single_queue(2);
     let runs = [running("low", ANY_POOL, demand(10, true)), running("lower", ANY_POOL, demand(5, true))];
     let jobs = ["a", "b", "c"].map(|name| waiting(name, demand(50, false)));
-    let verdicts = decide(&layout, &jobs, &runs);
-    assert_eq!(waits(&verdicts[0]).2, ["lower"]);
-    assert_eq!(waits(&verdicts[1]).2, ["low"]);
-    assert!(waits(&verdicts[2]).2.is_empty());
+    let verdicts = place_waiting(&layout, &jobs, &runs);
+    assert_eq!(wait_details(&verdicts[0]).2, ["lower"]);
+    assert_eq!(wait_details(&verdicts[1]).2, ["low"]);
+    assert!(wait_details(&verdicts[2]).2.is_empty());
     // While it saves its state, nobody else has to.
-    let ending = Running { state: JobState::Stopping, ..runs[1].clone() };
-    let verdicts = decide(&layout, &jobs[..1], &[runs[0].clone(), ending]);
-    assert!(waits(&verdicts[0]).2.is_empty());
+    let ending = ActiveJob { state: JobState::Stopping, ..runs[1].clone() };
+    let verdicts = place_waiting(&layout, &jobs[..1], &[runs[0].clone(), ending]);
+    assert!(wait_details(&verdicts[0]).2.is_empty());
 }
 
 #[test]
-fn limits_queue_instead_of_failing() {
-    let mut layout = Layout::simple(9);
-    layout.owners.insert("ci".to_owned(), Allowance { max_running_jobs: Some(1), gpu_seconds: None });
-    layout.projects.insert("q".to_owned(), Allowance { max_running_jobs: None, gpu_seconds: Some(100.0) });
-    let of_key = |name: &str| Waiting { owner: Some("ci".to_owned()), ..waiting(name, Demand::default()) };
-    let verdicts = decide(&layout, &[of_key("a"), of_key("b"), waiting("c", Demand::default())], &[]);
-    assert_eq!(waits(&verdicts[1]), (1, "QUOTA_RUNNING_JOBS", vec![]));
-    assert_eq!(verdicts[2], start(ANY_POOL, "auto"));
+fn jobs_over_a_quota_wait_instead_of_failing() {
+    let mut layout = SchedulerConfig::single_queue(9);
+    layout.owners.insert("ci".to_owned(), ResourceQuota { max_running_jobs: Some(1), gpu_seconds: None });
+    layout.projects.insert("q".to_owned(), ResourceQuota { max_running_jobs: None, gpu_seconds: Some(100.0) });
+    let of_key = |name: &str| QueuedJob { owner: Some("ci".to_owned()), ..waiting(name, SchedulingRequest::default()) };
+    let verdicts = place_waiting(&layout, &[of_key("a"), of_key("b"), waiting("c", SchedulingRequest::default())], &[]);
+    assert_eq!(wait_details(&verdicts[1]), (1, "QUOTA_RUNNING_JOBS", vec![]));
+    assert_eq!(verdicts[2], start_on(ANY_POOL, "auto"));
 
-    let spent = [Spent { project: "q".to_owned(), owner: None, gpu_seconds: 100.0, wall_seconds: 200.0 }];
-    let jobs = [Waiting { project: "q".to_owned(), ..waiting("a", Demand::default()) }];
-    let runs = [Running { project: "q".to_owned(), ..running("r", ANY_POOL, Demand::default()) }];
-    let situation = Situation { layout: &layout, waiting: &jobs, running: &runs, spent: &spent, now_ms: 0 };
-    assert_eq!(waits(&place(&situation)[0]).1, "QUOTA_GPU_SECONDS");
-    assert_eq!(over_budget(&situation), ["r"]);
-    let less = [Spent { gpu_seconds: 99.9, ..spent[0].clone() }];
-    assert!(over_budget(&Situation { spent: &less, ..situation }).is_empty());
+    let spent = [UsageTotal { project: "q".to_owned(), owner: None, gpu_seconds: 100.0, wall_seconds: 200.0 }];
+    let jobs = [QueuedJob { project: "q".to_owned(), ..waiting("a", SchedulingRequest::default()) }];
+    let runs = [ActiveJob { project: "q".to_owned(), ..running("r", ANY_POOL, SchedulingRequest::default()) }];
+    let situation = PlacementInput { layout: &layout, waiting: &jobs, running: &runs, spent: &spent, now_ms: 0 };
+    assert_eq!(wait_details(&place_jobs(&situation)[0]).1, "QUOTA_GPU_SECONDS");
+    assert_eq!(jobs_over_budget(&situation), ["r"]);
+    let less = [UsageTotal { gpu_seconds: 99.9, ..spent[0].clone() }];
+    assert!(jobs_over_budget(&PlacementInput { spent: &less, ..situation }).is_empty());
 
-    let queue = Queue { max_running_jobs: Some(1), ..Layout::simple(1).queues[DEFAULT_QUEUE].clone() };
-    let layout = Layout::simple(9).with_queue(DEFAULT_QUEUE, queue);
-    let verdicts = decide(&layout, &["a", "b"].map(|name| waiting(name, Demand::default())), &[]);
-    assert_eq!(waits(&verdicts[1]).1, "QUOTA_RUNNING_JOBS");
+    let queue =
+        JobQueue { max_running_jobs: Some(1), ..SchedulerConfig::single_queue(1).queues[DEFAULT_QUEUE].clone() };
+    let layout = SchedulerConfig::single_queue(9).with_queue(DEFAULT_QUEUE, queue);
+    let verdicts = place_waiting(&layout, &["a", "b"].map(|name| waiting(name, SchedulingRequest::default())), &[]);
+    assert_eq!(wait_details(&verdicts[1]).1, "QUOTA_RUNNING_JOBS");
 }
 
 #[test]
-fn who_failed_waits_its_time() {
-    let late = Waiting { not_before_ms: 5_000, backoff_ms: 5_000, ..waiting("a", Demand::default()) };
-    let layout = Layout::simple(1);
-    let jobs = [late, waiting("b", Demand::default())];
-    let at = |now_ms| place(&Situation { layout: &layout, waiting: &jobs, running: &[], spent: &[], now_ms });
-    assert_eq!((waits(&at(0)[0]).1, &at(0)[1]), ("BACKOFF", &start(ANY_POOL, "auto")));
-    assert_eq!(at(5_000)[0], start(ANY_POOL, "auto"));
+fn a_failed_job_waits_for_its_backoff() {
+    let late = QueuedJob { not_before_ms: 5_000, backoff_ms: 5_000, ..waiting("a", SchedulingRequest::default()) };
+    let layout = SchedulerConfig::single_queue(1);
+    let jobs = [late, waiting("b", SchedulingRequest::default())];
+    let at = |now_ms| place_jobs(&PlacementInput { layout: &layout, waiting: &jobs, running: &[], spent: &[], now_ms });
+    assert_eq!((wait_details(&at(0)[0]).1, &at(0)[1]), ("BACKOFF", &start_on(ANY_POOL, "auto")));
+    assert_eq!(at(5_000)[0], start_on(ANY_POOL, "auto"));
 }
 
 #[test]
-fn a_clock_that_is_set_back_makes_nobody_wait_longer() {
+fn a_clock_set_back_does_not_lengthen_the_backoff() {
     let hour_ms = 3_600_000;
-    let late = Waiting { not_before_ms: hour_ms + 2_000, backoff_ms: 2_000, ..waiting("a", Demand::default()) };
-    let layout = Layout::simple(1);
+    let late =
+        QueuedJob { not_before_ms: hour_ms + 2_000, backoff_ms: 2_000, ..waiting("a", SchedulingRequest::default()) };
+    let layout = SchedulerConfig::single_queue(1);
     let at = |now_ms| {
         let situation =
-            Situation { layout: &layout, waiting: std::slice::from_ref(&late), running: &[], spent: &[], now_ms };
-        place(&situation).remove(0)
+            PlacementInput { layout: &layout, waiting: std::slice::from_ref(&late), running: &[], spent: &[], now_ms };
+        place_jobs(&situation).remove(0)
     };
-    assert_eq!(waits(&at(hour_ms)).1, "BACKOFF");
-    assert_eq!(at(hour_ms - 1), start(ANY_POOL, "auto"), "it was not queued yet by this clock");
-    assert_eq!(at(0), start(ANY_POOL, "auto"));
+    assert_eq!(wait_details(&at(hour_ms)).1, "BACKOFF");
+    assert_eq!(at(hour_ms - 1), start_on(ANY_POOL, "auto"), "it was not queued yet by this clock");
+    assert_eq!(at(0), start_on(ANY_POOL, "auto"));
 }
 
-fn any_demand() -> impl Strategy<Value = Demand> {
+fn any_demand() -> impl Strategy<Value = SchedulingRequest> {
     let queue = prop_oneof![Just("default"), Just("gpu"), Just("strict")];
     let device = prop_oneof![Just("auto"), Just("cpu"), Just("gpu"), Just("vulkan:0")];
     let slots = prop_oneof![Just(250_u32), Just(1000), Just(2000)];
     (queue, 0..3_i32, any::<bool>(), device, slots).prop_map(|(queue, priority, preemptible, device, slots_milli)| {
-        Demand { queue: queue.to_owned(), priority, preemptible, device: device.to_owned(), slots_milli }
+        SchedulingRequest { queue: queue.to_owned(), priority, preemptible, device: device.to_owned(), slots_milli }
     })
 }
 
@@ -209,11 +222,11 @@ proptest! {
 
     /// Whatever waits and runs: no pool is overfull, nobody is evicted who must not be, and nobody for nothing.
     #[test]
-    fn no_decision_breaks_a_promise(
+    fn placement_never_overfills_a_pool_or_evicts_without_cause(
         waits_for in prop::collection::vec(any_demand(), 0..12),
         runs in prop::collection::vec((any_demand(), 0..3_usize, any::<bool>(), 0..50_u64), 0..8),
     ) {
-        let strict = Queue { pools: vec!["vulkan:0".to_owned(), "cpu".to_owned()], spill: false, max_running_jobs: Some(2) };
+        let strict = JobQueue { pools: vec!["vulkan:0".to_owned(), "cpu".to_owned()], spill: false, max_running_jobs: Some(2) };
         let layout = two_pools(true).with_queue("strict", strict).with_pool("vulkan:0", Some("vulkan:0"), 2.0);
         let mut jobs: Vec<_> = waits_for.iter().enumerate().map(|(at, demand)| waiting(&format!("w{at}"), demand.clone())).collect();
         jobs.sort_by_key(|job| (-job.demand.priority, job.demand.preemptible));
@@ -225,21 +238,21 @@ proptest! {
             if demand.slots_milli <= room {
                 *held.entry(pool).or_default() += demand.slots_milli;
                 let state = if *ending { JobState::Stopping } else { JobState::Running };
-                active.push(Running { state, started_ms: *started_ms, ..running(&format!("r{at}"), pool, demand.clone()) });
+                active.push(ActiveJob { state, started_ms: *started_ms, ..running(&format!("r{at}"), pool, demand.clone()) });
             }
         }
-        let verdicts = decide(&layout, &jobs, &active);
+        let verdicts = place_waiting(&layout, &jobs, &active);
         prop_assert_eq!(verdicts.len(), jobs.len());
         let mut evicted = Vec::new();
         for (job, verdict) in jobs.iter().zip(&verdicts) {
             match verdict {
-                Verdict::Start { pool, device } => {
+                PlacementDecision::Start { pool, device } => {
                     prop_assert!(layout.queues[&job.demand.queue].pools.contains(pool));
-                    prop_assert!(layout.pools[pool].takes(&job.demand.device));
-                    prop_assert_eq!(device, &layout.pools[pool].gives(&job.demand.device));
+                    prop_assert!(layout.pools[pool].accepts_device(&job.demand.device));
+                    prop_assert_eq!(device, &layout.pools[pool].device_for(&job.demand.device));
                     *held.entry(layout.pools.get_key_value(pool).unwrap().0).or_default() += job.demand.slots_milli;
                 }
-                Verdict::Wait { evict, .. } => for id in evict {
+                PlacementDecision::Wait { evict, .. } => for id in evict {
                     let victim = active.iter().find(|running| running.id == *id).unwrap();
                     prop_assert!(victim.demand.preemptible && victim.state != JobState::Stopping);
                     prop_assert!(victim.demand.priority <= job.demand.priority);
@@ -256,12 +269,12 @@ proptest! {
         prop_assert_eq!(evicted.len(), count);
         // Turns are kept: among jobs that ask for the same, none starts that comes after one which waits for a slot.
         for (at, later) in jobs.iter().enumerate() {
-            if matches!(verdicts[at], Verdict::Start { .. }) {
+            if matches!(verdicts[at], PlacementDecision::Start { .. }) {
                 for (earlier, verdict) in jobs[..at].iter().zip(&verdicts) {
                     let same = (&earlier.demand.queue, &earlier.demand.device, earlier.demand.slots_milli)
                         == (&later.demand.queue, &later.demand.device, later.demand.slots_milli);
                     let waits_for_slot =
-                        matches!(verdict, Verdict::Wait { reason, .. } if reason.code == "WAITING_FOR_SLOT");
+                        matches!(verdict, PlacementDecision::Wait { reason, .. } if reason.code == "WAITING_FOR_SLOT");
                     prop_assert!(!(same && waits_for_slot), "{} passes {}", later.name, earlier.name);
                 }
             }

@@ -10,16 +10,16 @@ use serde::{Deserialize, Serialize};
 /// `{"job": "prepare-3", "path": "train", "mount": "/data"}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Record", into = "Record")]
-pub struct Mount {
+pub struct DataMount {
     /// What is mounted.
-    pub source: Source,
+    pub source: DataSource,
     /// Where the plugin finds it: `/data`.
     pub mount: String,
 }
 
 /// What can be mounted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum DataSource {
     /// A version of a dataset.
     Dataset {
         /// The dataset's name.
@@ -36,13 +36,13 @@ pub enum Source {
     },
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for DataSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Source::Dataset { name, version: None } => f.write_str(name),
-            Source::Dataset { name, version: Some(version) } => write!(f, "{name}/{version}"),
-            Source::Output { job, path: None } => write!(f, "job:{job}/output"),
-            Source::Output { job, path: Some(path) } => write!(f, "job:{job}/output/{path}"),
+            DataSource::Dataset { name, version: None } => f.write_str(name),
+            DataSource::Dataset { name, version: Some(version) } => write!(f, "{name}/{version}"),
+            DataSource::Output { job, path: None } => write!(f, "job:{job}/output"),
+            DataSource::Output { job, path: Some(path) } => write!(f, "job:{job}/output/{path}"),
         }
     }
 }
@@ -62,26 +62,26 @@ struct Record {
     mount: String,
 }
 
-impl TryFrom<Record> for Mount {
+impl TryFrom<Record> for DataMount {
     type Error = &'static str;
 
-    fn try_from(record: Record) -> Result<Mount, &'static str> {
+    fn try_from(record: Record) -> Result<DataMount, &'static str> {
         let Record { dataset, version, job, path, mount } = record;
         let source = match (dataset, version, job, path) {
-            (Some(name), version, None, None) => Source::Dataset { name, version },
-            (None, None, Some(job), path) => Source::Output { job, path },
+            (Some(name), version, None, None) => DataSource::Dataset { name, version },
+            (None, None, Some(job), path) => DataSource::Output { job, path },
             _ => return Err("expected either `dataset` with an optional `version`, or `job` with an optional `path`"),
         };
-        Ok(Mount { source, mount })
+        Ok(DataMount { source, mount })
     }
 }
 
-impl From<Mount> for Record {
-    fn from(Mount { source, mount }: Mount) -> Record {
+impl From<DataMount> for Record {
+    fn from(DataMount { source, mount }: DataMount) -> Record {
         let none = Record { dataset: None, version: None, job: None, path: None, mount };
         match source {
-            Source::Dataset { name, version } => Record { dataset: Some(name), version, ..none },
-            Source::Output { job, path } => Record { job: Some(job), path, ..none },
+            DataSource::Dataset { name, version } => Record { dataset: Some(name), version, ..none },
+            DataSource::Output { job, path } => Record { job: Some(job), path, ..none },
         }
     }
 }
@@ -90,20 +90,20 @@ impl From<Mount> for Record {
 mod tests {
     use super::*;
 
-    fn dataset(name: &str, version: Option<u64>, mount: &str) -> Mount {
-        Mount { source: Source::Dataset { name: name.to_owned(), version }, mount: mount.to_owned() }
+    fn dataset(name: &str, version: Option<u64>, mount: &str) -> DataMount {
+        DataMount { source: DataSource::Dataset { name: name.to_owned(), version }, mount: mount.to_owned() }
     }
 
-    fn output(job: &str, path: Option<&str>, mount: &str) -> Mount {
-        let source = Source::Output { job: job.to_owned(), path: path.map(str::to_owned) };
-        Mount { source, mount: mount.to_owned() }
+    fn output(job: &str, path: Option<&str>, mount: &str) -> DataMount {
+        let source = DataSource::Output { job: job.to_owned(), path: path.map(str::to_owned) };
+        DataMount { source, mount: mount.to_owned() }
     }
 
     #[test]
-    fn mounts_go_through_json_and_nothing_is_ignored() {
+    fn mounts_round_trip_through_json_and_unknown_fields_are_refused() {
         for mount in [dataset("mnist", Some(3), "/data"), dataset("m", None, "/a"), output("p-1", Some("x"), "/b")] {
             let text = serde_json::to_string(&mount).unwrap();
-            assert_eq!(serde_json::from_str::<Mount>(&text).unwrap(), mount, "{text}");
+            assert_eq!(serde_json::from_str::<DataMount>(&text).unwrap(), mount, "{text}");
         }
         for wrong in [
             r#"{"mount": "/data"}"#,
@@ -111,7 +111,7 @@ mod tests {
             r#"{"dataset": "a", "path": "x", "mount": "/data"}"#,
             r#"{"dataset": "a", "mount": "/data", "extra": 1}"#,
         ] {
-            assert!(serde_json::from_str::<Mount>(wrong).is_err(), "{wrong}");
+            assert!(serde_json::from_str::<DataMount>(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -4,12 +4,12 @@ use serde::{Deserialize, Serialize};
 
 use super::JobSpec;
 use crate::error::SpecError;
-use saggar_project::is_name;
+use saggar_project::is_valid_name;
 
 /// See the module. The job mounts the dataset; its fields are the model's inputs by their names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Prediction {
+pub struct PredictionSpec {
     /// The model.
     pub model: String,
     /// Its version; the newest at submission where none was asked for.
@@ -23,11 +23,11 @@ pub struct Prediction {
     pub out: Option<String>,
 }
 
-impl Prediction {
+impl PredictionSpec {
     /// Checks what can be checked without looking anything up.
     ///
     /// # Errors
-    /// `Prediction`; `Name`.
+    /// `PredictionSpec`; `Name`.
     pub(super) fn validate(&self, spec: &JobSpec) -> Result<(), SpecError> {
         let refuse = |reason| Err(SpecError::Prediction { reason });
         if spec.data.len() != 1 {
@@ -40,7 +40,7 @@ impl Prediction {
             return refuse("nothing is trained; leave `init_from`, `parameters` and `secrets` out");
         }
         match &self.out {
-            Some(name) if !is_name(name) => Err(SpecError::Name { field: "predict.out", name: name.clone() }),
+            Some(name) if !is_valid_name(name) => Err(SpecError::Name { field: "predict.out", name: name.clone() }),
             _ => Ok(()),
         }
     }

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use saggar_project::is_name;
+use saggar_project::is_valid_name;
 
-use super::{CheckpointEvery, JobSpec, Source, Utilization};
+use super::{CheckpointEvery, DataSource, JobSpec, UtilizationPolicy};
 use crate::error::SpecError;
 use crate::limits::{
     CHECKPOINTS_KEPT_MAX, EXTENSIONS_MAX, MESSAGE_BYTES_MAX, MOUNTS_MAX, PARAMETERS_BYTES_MAX, PRIORITY_MAX,
@@ -47,7 +47,7 @@ impl JobSpec {
         let secrets = self.secrets.iter().map(|name| ("secrets", name));
         let names = [("project", &self.project), ("task", &self.task), ("queue", &self.queue)];
         for (field, name) in names.into_iter().chain(experiment).chain(secrets) {
-            if !is_name(name) {
+            if !is_valid_name(name) {
                 return Err(SpecError::Name { field, name: name.clone() });
             }
         }
@@ -71,12 +71,12 @@ impl JobSpec {
                 return Err(SpecError::MountTwice { mount: mount.mount.clone() });
             }
             let (name, output) = match &mount.source {
-                Source::Dataset { name, .. } => (name, None),
-                Source::Output { job, path } => (job, path.as_ref()),
+                DataSource::Dataset { name, .. } => (name, None),
+                DataSource::Output { job, path } => (job, path.as_ref()),
             };
             // A job's name is a project's with a number after it, or an identifier of capitals and digits.
             let is_identifier = name.len() == 26 && name.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit());
-            if !is_name(name) && !is_identifier {
+            if !is_valid_name(name) && !is_identifier {
                 return Err(SpecError::Name { field: "data", name: name.clone() });
             }
             if let Some(path) = output.filter(|path| !saggar_store::is_output_path(path)) {
@@ -107,7 +107,7 @@ impl JobSpec {
                 return Err(SpecError::Bytes { field });
             }
         }
-        if let Some(Utilization { min_gpu, window_seconds }) = self.utilization {
+        if let Some(UtilizationPolicy { min_gpu, window_seconds }) = self.utilization {
             let field = "utilization";
             if !(min_gpu > 0.0 && min_gpu <= 1.0) {
                 return Err(SpecError::Share { field, value: min_gpu });
@@ -143,7 +143,7 @@ fn out_of_range(field: &'static str, value: f64, least: f64, most: f64) -> SpecE
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Mount, Precision, Prediction, Source};
+    use super::super::{DataMount, DataSource, Precision, PredictionSpec};
     use super::*;
 
     fn spec() -> JobSpec {
@@ -151,24 +151,24 @@ mod tests {
     }
 
     fn with_utilization(min_gpu: f64, window_seconds: f64) -> JobSpec {
-        JobSpec { utilization: Some(Utilization { min_gpu, window_seconds }), ..spec() }
+        JobSpec { utilization: Some(UtilizationPolicy { min_gpu, window_seconds }), ..spec() }
     }
 
     #[test]
-    fn what_cannot_be_is_refused_with_the_field() {
+    fn an_invalid_spec_is_refused_with_the_name_of_the_field() {
         let mount = |mount: &str| {
-            let source = Source::Dataset { name: "d".to_owned(), version: None };
-            Mount { source, mount: mount.to_owned() }
+            let source = DataSource::Dataset { name: "d".to_owned(), version: None };
+            DataMount { source, mount: mount.to_owned() }
         };
         let dataset = |name: &str| {
-            let source = Source::Dataset { name: name.to_owned(), version: None };
-            Mount { source, mount: "/data".to_owned() }
+            let source = DataSource::Dataset { name: name.to_owned(), version: None };
+            DataMount { source, mount: "/data".to_owned() }
         };
-        let output = |path: &str| Mount {
-            source: Source::Output { job: "p-1".to_owned(), path: Some(path.to_owned()) },
+        let output = |path: &str| DataMount {
+            source: DataSource::Output { job: "p-1".to_owned(), path: Some(path.to_owned()) },
             mount: "/data".to_owned(),
         };
-        let prediction = |out: Option<&str>| Prediction {
+        let prediction = |out: Option<&str>| PredictionSpec {
             model: "digits".to_owned(),
             version: None,
             split: None,
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_specification_goes_through_json() {
+    fn a_job_spec_round_trips_through_json() {
         let spec = JobSpec {
             gpu_slots: 0.25,
             precision: Precision::Mixed,

@@ -19,14 +19,14 @@ pub(super) struct CheckpointTimer {
     /// The step that this was at.
     last_step: u64,
     /// When the checkpoint that is being saved was asked for.
-    asked: Option<Instant>,
+    requested_at: Option<Instant>,
     /// What the last checkpoint took; `None` before the first one.
     cost: Option<Duration>,
 }
 
 impl CheckpointTimer {
     pub(super) fn new(every: CheckpointEvery) -> CheckpointTimer {
-        CheckpointTimer { every, began: None, last: None, last_step: 0, asked: None, cost: None }
+        CheckpointTimer { every, began: None, last: None, last_step: 0, requested_at: None, cost: None }
     }
 
     /// Starts to count steps from `step`, which a checkpoint has already.
@@ -44,21 +44,21 @@ impl CheckpointTimer {
                 CheckpointEvery::Milliseconds(ms) => since >= Duration::from_millis(ms),
                 CheckpointEvery::Steps(steps) => step.saturating_sub(self.last_step) >= steps,
             };
-        self.asked = due.then_some(now);
+        self.requested_at = due.then_some(now);
         due
     }
 
     /// A checkpoint was saved. `began` is when saving began, for one that was not asked for by [`Self::is_due`].
-    pub(super) fn saved(&mut self, began: Instant, now: Instant, step: u64) {
+    pub(super) fn record_saved(&mut self, began: Instant, now: Instant, step: u64) {
         // Reading variables back from the device is part of what it costs.
-        let began = self.asked.take().unwrap_or(began);
+        let began = self.requested_at.take().unwrap_or(began);
         self.cost = Some(now.saturating_duration_since(began));
         (self.last, self.last_step) = (Some(now), step);
     }
 
     /// A checkpoint could not be saved: the next try waits as long as any, since a full disk stays full for a while.
-    pub(super) fn failed(&mut self, now: Instant, step: u64) {
-        (self.asked, self.cost) = (None, Some(Duration::MAX));
+    pub(super) fn record_failed(&mut self, now: Instant, step: u64) {
+        (self.requested_at, self.cost) = (None, Some(Duration::MAX));
         (self.last, self.last_step) = (Some(now), step);
     }
 }
@@ -80,14 +80,14 @@ mod tests {
     }
 
     /// Trains for `whole` with a boundary every 100 ms, and returns when checkpoints were due. Each costs `cost`.
-    fn due(every: CheckpointEvery, whole: Duration, cost: Duration) -> Vec<Duration> {
+    fn due_times(every: CheckpointEvery, whole: Duration, cost: Duration) -> Vec<Duration> {
         let start = Instant::now();
         let mut timer = CheckpointTimer::new(every);
         let (mut now, mut step, mut at) = (start, 0, Vec::new());
         while now < start + whole {
             if timer.is_due(now, step, false) {
                 at.push(now - start);
-                timer.saved(now, now + cost, step);
+                timer.record_saved(now, now + cost, step);
                 now += cost;
             }
             (now, step) = (now + ms(100), step + 10);
@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn the_first_checkpoint_comes_within_two_seconds() {
         for cost in [ms(0), ms(3), ms(500), ms(5000)] {
-            let first = due(CheckpointEvery::Auto, ms(60_000), cost)[0];
+            let first = due_times(CheckpointEvery::Auto, ms(60_000), cost)[0];
             assert!(first <= ms(2000), "{first:?}");
         }
     }
@@ -107,7 +107,7 @@ mod tests {
     fn saving_costs_at_most_one_percent() {
         for cost in [ms(0), ms(3), ms(20), ms(100), ms(290)] {
             let whole = ms(3_600_000);
-            let at = due(CheckpointEvery::Auto, whole, cost);
+            let at = due_times(CheckpointEvery::Auto, whole, cost);
             // The first one is saved before its cost is known.
             let spent = cost * (u32::try_from(at.len()).unwrap() - 1);
             assert!(spent * 100 <= whole, "{cost:?}: {spent:?} for {} checkpoints", at.len());
@@ -115,34 +115,34 @@ mod tests {
     }
 
     #[test]
-    fn thirty_seconds_is_the_longest_interval_however_dear_saving_is() {
+    fn the_checkpoint_interval_never_exceeds_thirty_seconds() {
         for cost in [ms(0), ms(300), ms(20_000)] {
-            let at = due(CheckpointEvery::Auto, ms(3_600_000), cost);
+            let at = due_times(CheckpointEvery::Auto, ms(3_600_000), cost);
             let longest = at.windows(2).map(|pair| pair[1] - pair[0] - cost).max().unwrap();
             assert!(longest <= ms(30_100), "{cost:?}: {longest:?}");
         }
     }
 
     #[test]
-    fn a_short_training_that_is_cut_off_loses_little() {
-        let at = due(CheckpointEvery::Auto, ms(60_000), ms(5));
+    fn an_interrupted_short_training_loses_at_most_a_few_seconds() {
+        let at = due_times(CheckpointEvery::Auto, ms(60_000), ms(5));
         for cut in [ms(6000), ms(17_800), ms(59_000)] {
             let newest = at.iter().rfind(|at| **at <= cut).unwrap();
             assert!(cut - *newest <= ms(3200), "cut off at {cut:?}, newest at {newest:?}");
         }
         // Frequent checkpoints are for the beginning.
-        assert!(due(CheckpointEvery::Auto, ms(86_400_000), ms(5)).len() < 3200);
+        assert!(due_times(CheckpointEvery::Auto, ms(86_400_000), ms(5)).len() < 3200);
     }
 
     #[test]
-    fn an_interval_that_was_asked_for_wins() {
-        let at = due(CheckpointEvery::Milliseconds(10_000), ms(35_000), ms(1));
+    fn a_configured_interval_overrides_the_automatic_one() {
+        let at = due_times(CheckpointEvery::Milliseconds(10_000), ms(35_000), ms(1));
         assert_eq!(at.iter().map(Duration::as_secs).collect::<Vec<_>>(), [10, 20, 30]);
-        assert_eq!(due(CheckpointEvery::Steps(1000), ms(35_000), ms(0)), [ms(10_000), ms(20_000), ms(30_000)]);
+        assert_eq!(due_times(CheckpointEvery::Steps(1000), ms(35_000), ms(0)), [ms(10_000), ms(20_000), ms(30_000)]);
     }
 
     #[test]
-    fn time_before_the_first_boundary_does_not_count() {
+    fn time_before_the_first_step_boundary_does_not_count() {
         let mut timer = CheckpointTimer::new(CheckpointEvery::Auto);
         let compiled = Instant::now() + ms(90_000);
         assert!(!timer.is_due(compiled, 1, false));
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_count_from_the_checkpoint_that_it_resumed_at() {
+    fn the_step_interval_counts_from_the_resumed_checkpoint() {
         let mut timer = CheckpointTimer::new(CheckpointEvery::Steps(100));
         timer.resume_at(950);
         let now = Instant::now();
@@ -160,12 +160,12 @@ mod tests {
     }
 
     #[test]
-    fn a_checkpoint_that_failed_is_tried_again_after_the_longest_interval() {
+    fn a_failed_checkpoint_is_retried_after_the_longest_interval() {
         let mut timer = CheckpointTimer::new(CheckpointEvery::Auto);
         let start = Instant::now();
         assert!(!timer.is_due(start, 0, false));
         assert!(timer.is_due(start + ms(1000), 10, false));
-        timer.failed(start + ms(1000), 10);
+        timer.record_failed(start + ms(1000), 10);
         assert!(!timer.is_due(start + ms(30_900), 300, false));
         assert!(timer.is_due(start + ms(31_000), 310, false));
     }

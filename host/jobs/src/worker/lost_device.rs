@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 use rustix::process::{Signal, getpid, kill_process};
 use saggar_device::{Backend, DeviceError};
 
-use super::channel::Channel;
+use super::channel::EventChannel;
 use crate::limits::LOST_DEVICE_GRACE;
-use crate::protocol::Event;
+use crate::protocol::WorkerEvent;
 use crate::spec::DEVICE_LOST;
 
 /// How often the device is looked at.
-const LOOK: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Looks at a device until it is dropped, and ends the process if the device is lost and nothing else does.
 #[derive(Debug)]
@@ -24,13 +24,13 @@ pub(super) struct DeviceWatch {
 }
 
 impl DeviceWatch {
-    pub(super) fn start(device: &Arc<dyn Backend>, channel: &Channel) -> DeviceWatch {
+    pub(super) fn start(device: &Arc<dyn Backend>, channel: &EventChannel) -> DeviceWatch {
         let (device, channel) = (Arc::clone(device), channel.clone());
         let (stop, stopped) = mpsc::channel::<()>();
         let watch = move || {
             if let Some(error) = wait_for_loss(&*device, &stopped) {
-                channel.send(&Event::Failed { reason: DEVICE_LOST.to_owned(), message: error.to_string() });
-                end_process();
+                channel.send(&WorkerEvent::Failed { reason: DEVICE_LOST.to_owned(), message: error.to_string() });
+                kill_own_process();
             }
         };
         // A system that starts no thread starts no training either, which says so.
@@ -52,7 +52,7 @@ impl Drop for DeviceWatch {
 /// Waits until the device has been lost for longer than a worker may take to end; `None` where it is not to wait any more.
 fn wait_for_loss(device: &dyn Backend, stopped: &mpsc::Receiver<()>) -> Option<DeviceError> {
     let mut lost: Option<Instant> = None;
-    while stopped.recv_timeout(LOOK) == Err(mpsc::RecvTimeoutError::Timeout) {
+    while stopped.recv_timeout(POLL_INTERVAL) == Err(mpsc::RecvTimeoutError::Timeout) {
         if let Err(error) = device.check_alive()
             && lost.get_or_insert_with(Instant::now).elapsed() > LOST_DEVICE_GRACE
         {
@@ -63,7 +63,7 @@ fn wait_for_loss(device: &dyn Backend, stopped: &mpsc::Receiver<()>) -> Option<D
 }
 
 /// Ends the process without any destructor or handler.
-pub(super) fn end_process() -> ! {
+pub(super) fn kill_own_process() -> ! {
     // It is its own, so it may.
     let _ = kill_process(getpid(), Signal::KILL);
     loop {

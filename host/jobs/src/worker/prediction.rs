@@ -10,63 +10,76 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use saggar_device::{Backend, Meter};
-use saggar_plugin::{Host, LoadedModel, ModelLimits, ModelParts, ModelPort, NamedBytes, Outcome, PluginError, Terms};
+use saggar_plugin::{
+    LoadedModel, ModelLimits, ModelParts, ModelPort, NamedTensorBytes, PluginEngine, PluginError, PredictionOptions,
+    TrainOutcome,
+};
 use saggar_store::checkpoint::{SavedVariable, VariableKind};
-use saggar_store::models::{read_weights, weights_file};
-use saggar_store::{Clock, Dataset, Datasets, Home, Models, SystemClock, outputs};
+use saggar_store::models::{encode_weights, read_weights};
+use saggar_store::{Clock, ColumnarDataset, DatasetStore, ModelRegistry, StateDir, SystemClock, outputs};
 use saggar_tensor::Descriptor;
 
-use super::Failure;
-use super::channel::{Channel, Control};
+use super::AttemptFailure;
+use super::channel::{EventChannel, WorkerControl};
 use super::checkpoint_timer::CheckpointTimer;
-use super::spending::Spending;
+use super::metering::UsageCounters;
 use crate::limits::{PREDICTION_BATCH_TIME_MAX, PREDICTIONS_BYTES_MAX};
-use crate::protocol::{Event, Start};
-use crate::room::Room;
-use crate::spec::Prediction;
+use crate::protocol::{AttemptConfig, WorkerEvent};
+use crate::spec::PredictionSpec;
+use crate::storage_guard::StorageGuard;
 
 /// The output that has the answers: safetensors, an array for each output, items along the first axis.
-const ANSWERS: &str = "predictions.safetensors";
+const PREDICTIONS_FILE: &str = "predictions.safetensors";
 
 /// What an attempt is made of.
-pub(super) struct Parts<'a> {
-    pub(super) start: &'a Start,
-    pub(super) prediction: &'a Prediction,
-    pub(super) channel: &'a Channel,
-    pub(super) control: &'a Control,
-    pub(super) home: Home,
-    pub(super) room: Room,
-    pub(super) models: Models,
-    pub(super) dataset: Arc<Dataset>,
-    pub(super) spending: Arc<Spending>,
+pub(super) struct PredictionAttempt<'a> {
+    pub(super) start: &'a AttemptConfig,
+    pub(super) prediction: &'a PredictionSpec,
+    pub(super) channel: &'a EventChannel,
+    pub(super) control: &'a WorkerControl,
+    pub(super) home: StateDir,
+    pub(super) room: StorageGuard,
+    pub(super) models: ModelRegistry,
+    pub(super) dataset: Arc<ColumnarDataset>,
+    pub(super) spending: Arc<UsageCounters>,
 }
 
-impl Parts<'_> {
+impl PredictionAttempt<'_> {
     /// Brings the model up and has it answer.
-    pub(super) fn predict(mut self, host: &Host, device: Arc<dyn Backend>, meter: Meter) -> Result<Outcome, Failure> {
-        let model = self.model(host, device, meter)?;
+    pub(super) fn predict(
+        mut self,
+        host: &PluginEngine,
+        device: Arc<dyn Backend>,
+        meter: Meter,
+    ) -> Result<TrainOutcome, AttemptFailure> {
+        let model = self.load_model(host, device, meter)?;
         let items = self.dataset.items(self.prediction.split.as_deref());
-        let items = items.map_err(|error| Failure::broken("BAD_DATASET", error))?;
+        let items = items.map_err(|error| AttemptFailure::permanent("BAD_DATASET", error))?;
         let count = items.end - items.start;
-        let inputs = self.inputs(&model)?;
-        let mut answers = Answers::new(&model, count)?;
-        answers.go_on_with(&self.home, &self.start.job);
+        let inputs = self.input_ports(&model)?;
+        let mut answers = PredictionOutputs::new(&model, count)?;
+        answers.resume_from_output(&self.home, &self.start.job);
         let (model_name, dataset) = (&self.prediction.model, &self.start.spec.data[0].source);
         self.log(format!("{model_name}@{} answers for {count} items of {dataset}", self.version()));
         if answers.done > 0 {
-            self.channel.send(&Event::Resumed { step: answers.done });
+            self.channel.send(&WorkerEvent::Resumed { step: answers.done });
         }
-        let is_whole = self.answer(&model, &inputs, items, &mut answers)?;
-        self.keep(&answers)?;
+        let is_whole = self.predict_items(&model, &inputs, items, &mut answers)?;
+        self.save_outputs(&answers)?;
         if !is_whole {
-            return Ok(Outcome::Stopped);
+            return Ok(TrainOutcome::Stopped);
         }
-        self.hand_over()?;
-        Ok(Outcome::Finished)
+        self.ingest_as_dataset()?;
+        Ok(TrainOutcome::Finished)
     }
 
-    fn model(&self, host: &Host, device: Arc<dyn Backend>, meter: Meter) -> Result<LoadedModel, Failure> {
-        let no_model = |error: saggar_store::ModelError| Failure::broken("NO_MODEL", error);
+    fn load_model(
+        &self,
+        host: &PluginEngine,
+        device: Arc<dyn Backend>,
+        meter: Meter,
+    ) -> Result<LoadedModel, AttemptFailure> {
+        let no_model = |error: saggar_store::ModelError| AttemptFailure::permanent("NO_MODEL", error);
         let (files, variables) = self.models.open(&self.prediction.model, self.prediction.version).map_err(no_model)?;
         let plugin = host.compile(&files.load_plugin().map_err(no_model)?)?;
         let memory_bytes = self.start.spec.memory_bytes.unwrap_or(ModelLimits::default().memory_bytes);
@@ -77,7 +90,7 @@ impl Parts<'_> {
             weights_meter: meter.clone(),
             meter,
             limits: ModelLimits { memory_bytes, instances_max: 1, ..ModelLimits::default() },
-            started: None,
+            on_instance_start: None,
         };
         Ok(LoadedModel::load(host, parts, device)?)
     }
@@ -87,9 +100,10 @@ impl Parts<'_> {
     }
 
     /// The model's inputs: a field of the dataset each, or a default.
-    fn inputs(&self, model: &LoadedModel) -> Result<Vec<(ModelPort, bool)>, Failure> {
+    fn input_ports(&self, model: &LoadedModel) -> Result<Vec<(ModelPort, bool)>, AttemptFailure> {
         let input = |port: &ModelPort| {
-            let refuse = |what: String| Failure::broken("BAD_DATASET", format!("input `{}` {what}", port.name));
+            let refuse =
+                |what: String| AttemptFailure::permanent("BAD_DATASET", format!("input `{}` {what}", port.name));
             match self.dataset.field(&port.name) {
                 Ok(field) if field.item == port.item => Ok((port.clone(), true)),
                 Ok(field) => Err(refuse(format!("takes {}, and the dataset's field is {}", port.item, field.item))),
@@ -101,13 +115,13 @@ impl Parts<'_> {
     }
 
     /// Answers for the items that are left. False where it was told to stop before the last one.
-    fn answer(
+    fn predict_items(
         &mut self,
         model: &LoadedModel,
         inputs: &[(ModelPort, bool)],
         items: Range<u64>,
-        answers: &mut Answers,
-    ) -> Result<bool, Failure> {
+        answers: &mut PredictionOutputs,
+    ) -> Result<bool, AttemptFailure> {
         let size = model.signature().batch_sizes.last().copied().unwrap_or(1) as u64;
         let mut timer = CheckpointTimer::new(self.start.spec.checkpoint_every);
         timer.resume_at(answers.done);
@@ -115,66 +129,76 @@ impl Parts<'_> {
             let first = items.start + answers.done;
             let batch: Vec<u64> = (first..items.end.min(first + size)).collect();
             let began = Instant::now();
-            let given = inputs.iter().map(|(port, is_field)| self.given(port, *is_field, &batch));
-            let given = given.collect::<Result<Vec<NamedBytes>, Failure>>()?;
-            self.spending.drawn(batch.len() as u64, began.elapsed());
-            answers.take(model.predict(given, &Terms::within(PREDICTION_BATCH_TIME_MAX))?, batch.len())?;
-            self.channel.send(&Event::Progress { step: answers.done, of: answers.count });
+            let given = inputs.iter().map(|(port, is_field)| self.input_batch(port, *is_field, &batch));
+            let given = given.collect::<Result<Vec<NamedTensorBytes>, AttemptFailure>>()?;
+            self.spending.add_samples(batch.len() as u64, began.elapsed());
+            answers.append_batch(
+                model.predict(given, &PredictionOptions::with_deadline(PREDICTION_BATCH_TIME_MAX))?,
+                batch.len(),
+            )?;
+            self.channel.send(&WorkerEvent::Progress { step: answers.done, of: answers.count });
             if self.control.stop.load(Ordering::Acquire) {
                 return Ok(answers.done == answers.count);
             }
             let asked = self.control.checkpoint.swap(false, Ordering::AcqRel);
             let began = Instant::now();
             if timer.is_due(began, answers.done, asked) {
-                self.keep(answers)?;
-                timer.saved(began, Instant::now(), answers.done);
+                self.save_outputs(answers)?;
+                timer.record_saved(began, Instant::now(), answers.done);
             }
         }
         Ok(true)
     }
 
-    fn given(&self, port: &ModelPort, is_field: bool, items: &[u64]) -> Result<NamedBytes, Failure> {
+    fn input_batch(&self, port: &ModelPort, is_field: bool, items: &[u64]) -> Result<NamedTensorBytes, AttemptFailure> {
         let bytes = match port.default_item().filter(|_| !is_field) {
             Some(item) => item.repeat(items.len()),
             None => {
                 let read = self.dataset.view(&port.name, items);
-                read.map_err(|error| Failure::broken("BAD_DATASET", error))?.into_owned()
+                read.map_err(|error| AttemptFailure::permanent("BAD_DATASET", error))?.into_owned()
             }
         };
-        Ok((port.name.clone(), port.batch(items.len())?, bytes))
+        Ok((port.name.clone(), port.batch_descriptor(items.len())?, bytes))
     }
 
     /// Keeps the answers so far, in the place of those before.
-    fn keep(&mut self, answers: &Answers) -> Result<(), Failure> {
+    fn save_outputs(&mut self, answers: &PredictionOutputs) -> Result<(), AttemptFailure> {
         if answers.done == 0 {
             return Ok(());
         }
-        let file = answers.file()?;
-        let lost = |error: &dyn std::fmt::Display| PluginError::job(format!("output `{ANSWERS}`: {error}"));
-        self.room.take(file.len() as u64).map_err(|error| lost(&error))?;
-        self.home.write_output(&self.start.job, ANSWERS, &file).map_err(|error| lost(&error))?;
+        let file = answers.to_safetensors()?;
+        let lost = |error: &dyn std::fmt::Display| PluginError::job(format!("output `{PREDICTIONS_FILE}`: {error}"));
+        self.room.reserve(file.len() as u64).map_err(|error| lost(&error))?;
+        self.home.write_output(&self.start.job, PREDICTIONS_FILE, &file).map_err(|error| lost(&error))?;
         Ok(())
     }
 
     /// Makes the answers a version of the dataset that was asked for. The same again makes no second one.
-    fn hand_over(&mut self) -> Result<(), Failure> {
+    fn ingest_as_dataset(&mut self) -> Result<(), AttemptFailure> {
         let Some(name) = &self.prediction.out else { return Ok(()) };
-        let datasets = Datasets::new(self.home.datasets());
+        let datasets = DatasetStore::new(self.home.datasets());
         let room = RefCell::new(&mut self.room);
-        let take = |bytes| room.borrow_mut().take(bytes);
-        let made = datasets.ingest_output(name, &self.home, &self.start.job, Some(ANSWERS), SystemClock.now_ms(), take);
+        let take = |bytes| room.borrow_mut().reserve(bytes);
+        let made = datasets.ingest_output(
+            name,
+            &self.home,
+            &self.start.job,
+            Some(PREDICTIONS_FILE),
+            SystemClock.now_ms(),
+            take,
+        );
         let made = made.map_err(|error| PluginError::job(format!("dataset `{name}`: {error}")))?;
         self.log(format!("the answers are dataset {}/{}", made.name, made.version));
         Ok(())
     }
 
     fn log(&self, line: String) {
-        self.channel.send(&Event::Log { level: "info".to_owned(), line });
+        self.channel.send(&WorkerEvent::Log { level: "info".to_owned(), line });
     }
 }
 
 /// The answers so far.
-struct Answers {
+struct PredictionOutputs {
     /// Each output's name, one item of it, and what there is of it.
     outputs: Vec<(String, Descriptor, Vec<u8>)>,
     /// Items that are answered for.
@@ -183,8 +207,8 @@ struct Answers {
     count: u64,
 }
 
-impl Answers {
-    fn new(model: &LoadedModel, count: u64) -> Result<Answers, Failure> {
+impl PredictionOutputs {
+    fn new(model: &LoadedModel, count: u64) -> Result<PredictionOutputs, AttemptFailure> {
         let outputs: Vec<_> =
             model.signature().outputs.iter().map(|port| (port.name.clone(), port.item.clone())).collect();
         let item: u64 = outputs.iter().map(|(_, item)| item.bytes() as u64).sum();
@@ -193,15 +217,15 @@ impl Answers {
                 "{count} answers of {item} bytes are more than {PREDICTIONS_BYTES_MAX} together; predict a part of the \
                  dataset (`split`) at a time"
             );
-            return Err(Failure::broken("TOO_LARGE", message));
+            return Err(AttemptFailure::permanent("TOO_LARGE", message));
         }
         let outputs = outputs.into_iter().map(|(name, item)| (name, item, Vec::new())).collect();
-        Ok(Answers { outputs, done: 0, count })
+        Ok(PredictionOutputs { outputs, done: 0, count })
     }
 
     /// Takes over what an attempt before this one kept; nothing where it kept none, or something else.
-    fn go_on_with(&mut self, home: &Home, job: &str) {
-        let Ok(Some((mut file, _))) = outputs::open(&home.job(job), ANSWERS) else { return };
+    fn resume_from_output(&mut self, home: &StateDir, job: &str) {
+        let Ok(Some((mut file, _))) = outputs::open(&home.job(job), PREDICTIONS_FILE) else { return };
         let mut bytes = Vec::new();
         if std::io::Read::read_to_end(&mut file, &mut bytes).is_err() {
             return;
@@ -219,7 +243,7 @@ impl Answers {
     }
 
     /// Adds the answers for so many items.
-    fn take(&mut self, answers: Vec<NamedBytes>, items: usize) -> Result<(), Failure> {
+    fn append_batch(&mut self, answers: Vec<NamedTensorBytes>, items: usize) -> Result<(), AttemptFailure> {
         for (name, item, bytes) in &mut self.outputs {
             let answer = answers.iter().find(|(of, _, answer)| of == name && answer.len() == items * item.bytes());
             let (.., answer) =
@@ -230,15 +254,16 @@ impl Answers {
         Ok(())
     }
 
-    fn file(&self) -> Result<Vec<u8>, Failure> {
+    fn to_safetensors(&self) -> Result<Vec<u8>, AttemptFailure> {
         let array = |(name, item, bytes): &(String, Descriptor, Vec<u8>)| {
             let dims = [&[self.done as usize], item.shape.dims()].concat();
             let shape = saggar_tensor::Shape::new(dims);
-            let shape = shape.map_err(|error| Failure::broken("TOO_LARGE", format!("output `{name}`: {error}")))?;
+            let shape =
+                shape.map_err(|error| AttemptFailure::permanent("TOO_LARGE", format!("output `{name}`: {error}")))?;
             let (descriptor, bytes) = (Descriptor::new(item.dtype, shape), Bytes::copy_from_slice(bytes));
             Ok(SavedVariable { name: name.clone(), kind: VariableKind::Parameter, descriptor, bytes })
         };
-        let arrays = self.outputs.iter().map(array).collect::<Result<Vec<_>, Failure>>()?;
-        weights_file(&arrays).map_err(|error| Failure::broken("BAD_OUTPUT", error))
+        let arrays = self.outputs.iter().map(array).collect::<Result<Vec<_>, AttemptFailure>>()?;
+        encode_weights(&arrays).map_err(|error| AttemptFailure::permanent("BAD_OUTPUT", error))
     }
 }

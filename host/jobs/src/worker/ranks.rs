@@ -11,8 +11,8 @@
 
 pub(super) mod follower;
 pub(super) mod leader;
-pub(super) mod link;
-mod saved;
+pub(super) mod rank_link;
+mod state_transfer;
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -25,86 +25,86 @@ use std::sync::{Mutex, PoisonError};
 
 use saggar_plugin::PluginError;
 
-use crate::protocol::{Command as Order, Event, Start, Usage};
+use crate::protocol::{AttemptConfig, WorkerCommand as Order, WorkerEvent, WorkerUsage};
 use crate::spec::WORKER_LOST;
-use link::{Broken, Kind, Link};
+use rank_link::{RankLink, RankLinkError, RankMessageKind};
 
 /// The reason of an attempt whose processes do not agree.
 pub(super) const RANKS_DIFFER: &str = "RANKS_DIFFER";
 
 /// The ranks that rank 0 started. They end with it.
 #[derive(Debug)]
-pub(super) struct Group {
-    peers: Vec<Peer>,
+pub(super) struct RankGroup {
+    peers: Vec<RankPeer>,
     /// What each reported of its usage last.
-    usage: Mutex<BTreeMap<u32, Usage>>,
+    usage: Mutex<BTreeMap<u32, WorkerUsage>>,
 }
 
 #[derive(Debug)]
-struct Peer {
+struct RankPeer {
     rank: u32,
-    link: Link,
+    link: RankLink,
     child: Mutex<Child>,
     /// Open as long as the rank is to go on.
     _stdin: ChildStdin,
 }
 
-impl Group {
+impl RankGroup {
     /// Starts the other ranks of an attempt.
     ///
     /// # Errors
     /// `WORKER_LOST` where the system starts no process.
     pub(super) fn start(
-        start: &Start,
+        start: &AttemptConfig,
         home: &Path,
         models: &Path,
         storage_quota: Option<u64>,
-    ) -> Result<Group, PluginError> {
+    ) -> Result<RankGroup, PluginError> {
         let peer = |rank| {
-            let peer = Peer::start(&Start { rank, ..start.clone() }, home, models, storage_quota);
-            peer.map_err(|error| lost(format!("worker process {rank} could not be started: {error}")))
+            let peer = RankPeer::start(&AttemptConfig { rank, ..start.clone() }, home, models, storage_quota);
+            peer.map_err(|error| worker_lost_error(format!("worker process {rank} could not be started: {error}")))
         };
         let peers = (1..start.spec.replicas).map(peer).collect::<Result<_, _>>()?;
-        Ok(Group { peers, usage: Mutex::default() })
+        Ok(RankGroup { peers, usage: Mutex::default() })
     }
 
     /// What the other ranks used so far.
-    pub(super) fn usage(&self) -> Vec<Usage> {
+    pub(super) fn usage(&self) -> Vec<WorkerUsage> {
         self.usage.lock().unwrap_or_else(PoisonError::into_inner).values().copied().collect()
     }
 
     /// Sends one message to every rank.
-    fn tell(&self, turn: u64, kind: Kind, payload: &[&[u8]]) -> Result<(), PluginError> {
-        self.peers
-            .iter()
-            .try_for_each(|peer| peer.link.send(turn, kind, payload).map_err(|error| peer.parted(Broken::Gone(error))))
+    fn broadcast(&self, turn: u64, kind: RankMessageKind, payload: &[&[u8]]) -> Result<(), PluginError> {
+        self.peers.iter().try_for_each(|peer| {
+            peer.link.send(turn, kind, payload).map_err(|error| peer.receive_error(RankLinkError::Gone(error)))
+        })
     }
 
     /// The next message of a rank, which must be of this kind. Usage that comes before it is kept.
-    fn hear(&self, peer: &Peer, turn: u64, kind: Kind) -> Result<Vec<u8>, PluginError> {
+    fn receive_from(&self, peer: &RankPeer, turn: u64, kind: RankMessageKind) -> Result<Vec<u8>, PluginError> {
         loop {
             match peer.link.receive(turn, kind) {
                 Ok(payload) => return Ok(payload),
-                Err(Broken::Event(Event::Usage(usage))) => {
+                Err(RankLinkError::Event(WorkerEvent::Usage(usage))) => {
                     self.usage.lock().unwrap_or_else(PoisonError::into_inner).insert(peer.rank, usage);
                 }
-                Err(broken) => return Err(peer.parted(broken)),
+                Err(broken) => return Err(peer.receive_error(broken)),
             }
         }
     }
 
     /// Waits until every rank has ended as rank 0 did. Their work is done: one that fails now takes nothing back.
-    pub(super) fn finish(&self) {
+    pub(super) fn wait_for_ends(&self) {
         for peer in &self.peers {
             // A rank ends with its last word, so there is always an end to hear of.
-            if let Err(error) = self.hear(peer, u64::MAX, Kind::End) {
+            if let Err(error) = self.receive_from(peer, u64::MAX, RankMessageKind::End) {
                 tracing::warn!(rank = peer.rank, %error, "a worker process did not end as the others did");
             }
         }
     }
 }
 
-impl Drop for Group {
+impl Drop for RankGroup {
     fn drop(&mut self) {
         for peer in &self.peers {
             let mut child = peer.child.lock().unwrap_or_else(PoisonError::into_inner);
@@ -114,10 +114,15 @@ impl Drop for Group {
     }
 }
 
-impl Peer {
-    fn start(start: &Start, home: &Path, models: &Path, storage_quota: Option<u64>) -> std::io::Result<Peer> {
+impl RankPeer {
+    fn start(
+        start: &AttemptConfig,
+        home: &Path,
+        models: &Path,
+        storage_quota: Option<u64>,
+    ) -> std::io::Result<RankPeer> {
         let (ours, theirs) = UnixStream::pair()?;
-        let mut command = Command::new(program()?);
+        let mut command = Command::new(own_executable()?);
         command.arg0("saggar").arg("worker").arg("--home").arg(home).arg("--models").arg(models);
         if let Some(quota) = storage_quota {
             command.arg("--storage-quota").arg(quota.to_string());
@@ -128,14 +133,14 @@ impl Peer {
         let mut line = serde_json::to_vec(&Order::Start(Box::new(start.clone())))?;
         line.push(b'\n');
         stdin.write_all(&line)?;
-        Ok(Peer { rank: start.rank, link: Link::new(ours)?, child: Mutex::new(child), _stdin: stdin })
+        Ok(RankPeer { rank: start.rank, link: RankLink::new(ours)?, child: Mutex::new(child), _stdin: stdin })
     }
 
     /// Why the rank no longer takes part.
-    fn parted(&self, broken: Broken) -> PluginError {
+    fn receive_error(&self, broken: RankLinkError) -> PluginError {
         let rank = self.rank;
         match broken {
-            Broken::Gone(error) => {
+            RankLinkError::Gone(error) => {
                 let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
                 // Its socket is closed, so it is ending already, unless it is stuck.
                 let _ = child.kill();
@@ -146,20 +151,24 @@ impl Peer {
                     },
                     Err(_) => format!("is gone: {error}"),
                 };
-                lost(format!("worker process {rank} {how}"))
+                worker_lost_error(format!("worker process {rank} {how}"))
             }
-            Broken::Event(Event::Failed { reason, message }) if reason == RANKS_DIFFER => differ(message),
-            Broken::Event(Event::Failed { message, .. }) => lost(format!("worker process {rank} failed: {message}")),
-            Broken::Event(_) => lost(format!("worker process {rank} ended before the others")),
-            Broken::Other(found) => {
-                differ(format!("worker process {rank} does something else than the first: {found}"))
+            RankLinkError::Event(WorkerEvent::Failed { reason, message }) if reason == RANKS_DIFFER => {
+                ranks_differ_error(message)
+            }
+            RankLinkError::Event(WorkerEvent::Failed { message, .. }) => {
+                worker_lost_error(format!("worker process {rank} failed: {message}"))
+            }
+            RankLinkError::Event(_) => worker_lost_error(format!("worker process {rank} ended before the others")),
+            RankLinkError::UnexpectedMessage(found) => {
+                ranks_differ_error(format!("worker process {rank} does something else than the first: {found}"))
             }
         }
     }
 }
 
 /// This program. Where the system has a name for the running one, it is the same although its file was replaced.
-fn program() -> std::io::Result<PathBuf> {
+fn own_executable() -> std::io::Result<PathBuf> {
     let running = Path::new("/proc/self/exe");
     if running.exists() { Ok(running.to_owned()) } else { std::env::current_exe() }
 }
@@ -168,19 +177,19 @@ fn program() -> std::io::Result<PathBuf> {
 ///
 /// # Errors
 /// Where it is none.
-pub(super) fn link_to_leader() -> std::io::Result<Link> {
-    Link::new(UnixStream::from(std::io::stdout().as_fd().try_clone_to_owned()?))
+pub(super) fn link_to_leader() -> std::io::Result<RankLink> {
+    RankLink::new(UnixStream::from(std::io::stdout().as_fd().try_clone_to_owned()?))
 }
 
-fn lost(message: String) -> PluginError {
+fn worker_lost_error(message: String) -> PluginError {
     PluginError::Ranks { reason: WORKER_LOST, message }
 }
 
-fn differ(message: String) -> PluginError {
+fn ranks_differ_error(message: String) -> PluginError {
     PluginError::Ranks { reason: RANKS_DIFFER, message }
 }
 
 /// How many shards the job's batches have.
-pub(super) fn shards(start: &Start) -> u32 {
+pub(super) fn shard_count(start: &AttemptConfig) -> u32 {
     start.spec.shards.unwrap_or(start.spec.replicas)
 }

@@ -5,47 +5,50 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use saggar_plugin::PluginError;
-use saggar_store::{Claim, Clock, Effect, Home, KeyFile, Projects, ProjectsError, Refused, Rights, SystemClock};
+use saggar_store::{
+    AccessAction, AccessDenied, AccessRights, Clock, KeyFile, ProjectAssignments, ProjectsError, StateDir, SystemClock,
+    VersionClaim,
+};
 
-use crate::protocol::Start;
+use crate::protocol::AttemptConfig;
 
 /// The rights of a job, as its worker asks them.
 #[derive(Clone, Debug)]
 pub struct JobRights {
-    rights: Rights,
+    rights: AccessRights,
     keys: KeyFile,
     /// The job's project.
     project: String,
-    models: Projects,
+    models: ProjectAssignments,
 }
 
 impl JobRights {
     /// Those of the job that `start` describes, which publishes to `models`.
-    pub(super) fn new(start: &Start, home: &Home, models: &Path) -> JobRights {
+    pub(super) fn new(start: &AttemptConfig, home: &StateDir, models: &Path) -> JobRights {
         JobRights {
             rights: start.rights.clone(),
             keys: home.keys(),
             project: start.spec.project.clone(),
-            models: Projects::of_models(models),
+            models: ProjectAssignments::of_models(models),
         }
     }
 
-    fn now(&self, effect: Effect, thing: &str) -> Result<Rights, Refused> {
-        self.rights.now(&self.keys, SystemClock.now_ms(), effect, thing)
+    fn current_rights(&self, effect: AccessAction, thing: &str) -> Result<AccessRights, AccessDenied> {
+        self.rights.refresh(&self.keys, SystemClock.now_ms(), effect, thing)
     }
 
     /// Asks whether the job may publish a model, and has a new one belong to the job's project.
     ///
     /// # Errors
-    /// `Refused`; `Store`.
-    pub(super) fn publish(&self, model: &str) -> Result<(), ProjectsError> {
-        let rights = self.now(Effect::PublishModel, model)?;
-        let claim = Claim { effect: Effect::PublishModel, rights: &rights, project: Some(&self.project) };
+    /// `AccessDenied`; `Store`.
+    pub(super) fn claim_model(&self, model: &str) -> Result<(), ProjectsError> {
+        let rights = self.current_rights(AccessAction::PublishModel, model)?;
+        let claim = VersionClaim { effect: AccessAction::PublishModel, rights: &rights, project: Some(&self.project) };
         self.models.claim(model, &claim)
     }
 
     /// Frees the name of a new model whose publication failed.
-    pub(super) fn publication_failed(&self, model: &str) {
+    pub(super) fn release_model(&self, model: &str) {
         if self.rights.key().is_some() {
             self.models.release(model);
         }
@@ -55,11 +58,11 @@ impl JobRights {
     ///
     /// # Errors
     /// `Job`.
-    pub(crate) fn read_weights(&self, model: &str) -> Result<(), PluginError> {
+    pub(crate) fn check_read_weights(&self, model: &str) -> Result<(), PluginError> {
         let refuse = |reason: &dyn std::fmt::Display| PluginError::job(format!("model `{model}`: {reason}"));
-        let rights = self.now(Effect::ReadWeights, model).map_err(|refused| refuse(&refused))?;
-        let projects = self.models.recorded(model).map_err(|error| refuse(&error))?;
-        let may = rights.check(Effect::ReadWeights, model, projects.as_deref());
+        let rights = self.current_rights(AccessAction::ReadWeights, model).map_err(|refused| refuse(&refused))?;
+        let projects = self.models.recorded_projects(model).map_err(|error| refuse(&error))?;
+        let may = rights.check(AccessAction::ReadWeights, model, projects.as_deref());
         may.map_err(|_| refuse(&"no version is published"))
     }
 
@@ -67,20 +70,20 @@ impl JobRights {
     ///
     /// # Errors
     /// The first that there is not, or that the job may not read, in words.
-    pub(super) fn secrets(&self, home: &Home, names: &[String]) -> Result<BTreeMap<String, String>, String> {
+    pub(super) fn secret_values(&self, home: &StateDir, names: &[String]) -> Result<BTreeMap<String, String>, String> {
         let Some(first) = names.first() else { return Ok(BTreeMap::new()) };
-        let rights = self.now(Effect::UseSecret, first).map_err(|refused| refused.to_string())?;
+        let rights = self.current_rights(AccessAction::UseSecret, first).map_err(|refused| refused.to_string())?;
         let values = home.secrets().values(names, &rights).map_err(|error| error.to_string())?;
         match names.iter().find(|name| !values.contains_key(*name)) {
             None => Ok(values),
-            Some(name) => Err(missing_secret(name, rights.projects().map(|_| self.project.as_str()))),
+            Some(name) => Err(missing_secret_message(name, rights.projects().map(|_| self.project.as_str()))),
         }
     }
 }
 
 /// What is said of a secret that there is not. Whoever is limited to projects is told the same of one that lists none of
 /// them.
-fn missing_secret(name: &str, project: Option<&str>) -> String {
+fn missing_secret_message(name: &str, project: Option<&str>) -> String {
     match project {
         None => format!("there is no secret {name}; `saggar secret set {name}` keeps one"),
         Some(project) => format!(

@@ -13,17 +13,22 @@ const ANSWER: &str = r#"
 "#;
 
 /// A cache in a fresh directory, and what goes into it.
-struct Bench {
+struct ArtifactCacheFixture {
     home: tempfile::TempDir,
     engine: Engine,
     wasm: Vec<u8>,
     compiled: Cell<usize>,
 }
 
-impl Bench {
-    fn new() -> Bench {
+impl ArtifactCacheFixture {
+    fn new() -> ArtifactCacheFixture {
         let home = tempfile::tempdir().unwrap();
-        Bench { home, engine: Engine::default(), wasm: wat::parse_str(ANSWER).unwrap(), compiled: Cell::new(0) }
+        ArtifactCacheFixture {
+            home,
+            engine: Engine::default(),
+            wasm: wat::parse_str(ANSWER).unwrap(),
+            compiled: Cell::new(0),
+        }
     }
 
     fn cache(&self) -> ArtifactCache {
@@ -34,13 +39,13 @@ impl Bench {
         let compile = || {
             self.compiled.set(self.compiled.get() + 1);
             let component = Component::from_binary(&self.engine, &self.wasm).unwrap();
-            Ok(Compiled { component, code: None })
+            Ok(CompiledComponent { component, precompiled_bytes: None })
         };
-        cache.component(&self.engine, &Digest::of(&self.wasm), compile).unwrap()
+        cache.get_or_compile(&self.engine, &Digest::of(&self.wasm), compile).unwrap()
     }
 
     fn file(&self, cache: &ArtifactCache) -> PathBuf {
-        cache.path(&cache.key(&Digest::of(&self.wasm)))
+        cache.artifact_path(&cache.artifact_key(&Digest::of(&self.wasm)))
     }
 }
 
@@ -52,8 +57,8 @@ fn answer(engine: &Engine, component: &Component) -> u32 {
 }
 
 #[test]
-fn what_is_loaded_is_what_was_compiled() {
-    let bench = Bench::new();
+fn a_cached_component_loads_and_behaves_like_the_compiled_one() {
+    let bench = ArtifactCacheFixture::new();
     let compiled = bench.component(&bench.cache());
     let loaded = bench.component(&bench.cache());
     assert_eq!(bench.compiled.get(), 1, "the second came from the file");
@@ -63,8 +68,8 @@ fn what_is_loaded_is_what_was_compiled() {
 }
 
 #[test]
-fn files_that_are_off_are_made_anew() {
-    let bench = Bench::new();
+fn invalid_cache_files_are_recompiled() {
+    let bench = ArtifactCacheFixture::new();
     let cache = bench.cache();
     bench.component(&cache);
     let file = bench.file(&cache);
@@ -91,8 +96,8 @@ fn files_that_are_off_are_made_anew() {
 }
 
 #[test]
-fn another_engine_has_its_own_files() {
-    let bench = Bench::new();
+fn engines_with_other_settings_do_not_share_cache_files() {
+    let bench = ArtifactCacheFixture::new();
     let cache = bench.cache();
     bench.component(&cache);
     let other = Engine::new(Config::new().cranelift_nan_canonicalization(true)).unwrap();
@@ -100,16 +105,19 @@ fn another_engine_has_its_own_files() {
     assert_ne!(cache.engine, other_cache.engine);
     // Even under the other's name, a file is refused by the key inside.
     fs::copy(bench.file(&cache), bench.file(&other_cache)).unwrap();
-    let key = other_cache.key(&Digest::of(&bench.wasm));
+    let key = other_cache.artifact_key(&Digest::of(&bench.wasm));
     let refused = other_cache.load(&other, &bench.file(&other_cache), &key);
-    assert!(matches!(refused, Err(Unusable::Off("it was made by another engine or for another processor"))));
+    assert!(matches!(
+        refused,
+        Err(ArtifactLoadError::Invalid("it was made by another engine or for another processor"))
+    ));
 }
 
 #[test]
-fn a_sound_envelope_around_nonsense_is_refused() {
-    let bench = Bench::new();
+fn a_valid_header_around_invalid_machine_code_is_rejected() {
+    let bench = ArtifactCacheFixture::new();
     let cache = bench.cache();
-    let key = cache.key(&Digest::of(&bench.wasm));
+    let key = cache.artifact_key(&Digest::of(&bench.wasm));
     cache.write(&bench.file(&cache), &key, b"not what the engine writes").unwrap();
     assert_eq!(answer(&bench.engine, &bench.component(&cache)), 42);
     assert_eq!(bench.compiled.get(), 1);
@@ -117,10 +125,10 @@ fn a_sound_envelope_around_nonsense_is_refused() {
 
 #[cfg(unix)]
 #[test]
-fn a_directory_open_to_others_is_emptied_and_closed() {
+fn a_cache_directory_writable_by_others_is_emptied_and_made_private() {
     use std::os::unix::fs::PermissionsExt;
 
-    let bench = Bench::new();
+    let bench = ArtifactCacheFixture::new();
     bench.component(&bench.cache());
     let dir = bench.home.path().join("plugins");
     assert_eq!(fs::metadata(&dir).unwrap().permissions().mode() & 0o777, 0o700);
@@ -134,10 +142,10 @@ fn a_directory_open_to_others_is_emptied_and_closed() {
 
 #[cfg(unix)]
 #[test]
-fn a_file_that_others_may_write_to_is_made_anew() {
+fn a_cache_file_writable_by_others_is_recompiled() {
     use std::os::unix::fs::PermissionsExt;
 
-    let bench = Bench::new();
+    let bench = ArtifactCacheFixture::new();
     let cache = bench.cache();
     bench.component(&cache);
     // After the cache was opened, as where a directory above it was exchanged since.
@@ -149,12 +157,12 @@ fn a_file_that_others_may_write_to_is_made_anew() {
 }
 
 #[test]
-fn the_oldest_files_go() {
-    let bench = Bench::new();
+fn the_oldest_cache_files_are_pruned() {
+    let bench = ArtifactCacheFixture::new();
     let cache = bench.cache();
-    for number in 0..ARTIFACTS_KEPT as u64 + 3 {
+    for number in 0..ARTIFACTS_MAX as u64 + 3 {
         let key = Digest::of(&number.to_le_bytes());
-        cache.write(&cache.path(&key), &key, b"").unwrap();
+        cache.write(&cache.artifact_path(&key), &key, b"").unwrap();
     }
-    assert_eq!(fs::read_dir(bench.home.path().join("plugins")).unwrap().count(), ARTIFACTS_KEPT);
+    assert_eq!(fs::read_dir(bench.home.path().join("plugins")).unwrap().count(), ARTIFACTS_MAX);
 }

@@ -8,17 +8,17 @@ use std::time::{Duration, Instant};
 use super::BuildError;
 
 /// How often a program that may not take long is looked at.
-const POLL: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Runs the command to its end, with what it wrote where that is piped.
-pub(super) fn output(command: &mut Command) -> Result<Output, BuildError> {
+pub(super) fn run_to_completion(command: &mut Command) -> Result<Output, BuildError> {
     let child = command.spawn().map_err(|source| spawn_error(command, source))?;
     child.wait_with_output().map_err(|source| spawn_error(command, source))
 }
 
 /// Runs the command, at most for `limit`, and returns what it wrote to standard output; none if it failed, is not there
 /// or took longer.
-pub(super) fn within(command: &mut Command, limit: Duration) -> Option<String> {
+pub(super) fn run_with_timeout(command: &mut Command, limit: Duration) -> Option<String> {
     let deadline = Instant::now() + limit;
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().ok()?;
@@ -38,7 +38,7 @@ pub(super) fn within(command: &mut Command, limit: Duration) -> Option<String> {
             let _ = child.wait();
             return None;
         }
-        thread::sleep(POLL);
+        thread::sleep(POLL_INTERVAL);
     };
     let written = reader.join().ok()?.ok()?;
     status.success().then(|| String::from_utf8_lossy(&written).into_owned())
@@ -53,13 +53,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_is_answered_in_time_or_not_at_all() {
+    fn a_command_returns_output_only_within_its_timeout() {
         let limit = Duration::from_secs(20);
-        assert_eq!(within(Command::new("sh").args(["-c", "echo yes"]), limit).as_deref(), Some("yes\n"));
-        assert_eq!(within(Command::new("sh").args(["-c", "echo no; exit 1"]), limit), None);
-        assert_eq!(within(&mut Command::new("no-program-of-this-name"), limit), None);
-        assert_eq!(within(Command::new("sh").args(["-c", "read line < /dev/zero"]), Duration::from_millis(50)), None);
-        let long = within(Command::new("sh").args(["-c", "seq 1 100000"]), limit).unwrap_or_default();
+        assert_eq!(run_with_timeout(Command::new("sh").args(["-c", "echo yes"]), limit).as_deref(), Some("yes\n"));
+        assert_eq!(run_with_timeout(Command::new("sh").args(["-c", "echo no; exit 1"]), limit), None);
+        assert_eq!(run_with_timeout(&mut Command::new("no-program-of-this-name"), limit), None);
+        assert_eq!(
+            run_with_timeout(Command::new("sh").args(["-c", "read line < /dev/zero"]), Duration::from_millis(50)),
+            None
+        );
+        let long = run_with_timeout(Command::new("sh").args(["-c", "seq 1 100000"]), limit).unwrap_or_default();
         assert_eq!(long.lines().count(), 100_000);
     }
 }

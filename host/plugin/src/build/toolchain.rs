@@ -7,16 +7,16 @@ use std::process::Command;
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::{BuildError, TARGET, command};
+use super::{BuildError, WASM_TARGET, command};
 
-/// The environment variable that chooses a toolchain: `auto`, `rustup` or `debian`.
+/// The environment variable that chooses a toolchain: `auto`, `rustup` or `find_debian`.
 pub const TOOLCHAIN_VARIABLE: &str = "SAGGAR_GUEST_TOOLCHAIN";
 
 pub(super) const SETUP_RUSTUP: &str = "rustup target add wasm32-unknown-unknown";
 pub(super) const SETUP_DEBIAN: &str = "apt install rustc-web cargo-web rust-web-src lld";
 
 /// A program that only answers a question.
-const ANSWER_SECONDS_MAX: u64 = 20;
+const QUERY_SECONDS_MAX: u64 = 20;
 /// A download of a standard library.
 const DOWNLOAD_SECONDS_MAX: u64 = 120;
 
@@ -108,49 +108,52 @@ impl Toolchain {
 }
 
 /// A toolchain for the plugin in `directory`, whose own toolchain file is honoured.
-pub(super) fn find(choice: ToolchainChoice, directory: &Path) -> Result<Toolchain, BuildError> {
+pub(super) fn find_toolchain_in(choice: ToolchainChoice, directory: &Path) -> Result<Toolchain, BuildError> {
     let found = match choice {
-        ToolchainChoice::Rustup => installed(directory).map_err(|reason| vec![reason]),
-        ToolchainChoice::Debian => debian().map_err(|reason| vec![reason]),
-        ToolchainChoice::Auto => installed(directory).or_else(|first| debian().map_err(|second| vec![first, second])),
+        ToolchainChoice::Rustup => find_installed(directory).map_err(|reason| vec![reason]),
+        ToolchainChoice::Debian => find_debian().map_err(|reason| vec![reason]),
+        ToolchainChoice::Auto => {
+            find_installed(directory).or_else(|first| find_debian().map_err(|second| vec![first, second]))
+        }
     };
     found.map_err(|reasons| BuildError::NoToolchain { reasons })
 }
 
-fn installed(directory: &Path) -> Result<Toolchain, String> {
+fn find_installed(directory: &Path) -> Result<Toolchain, String> {
     if has_target(directory) {
         return Ok(Toolchain::Installed);
     }
-    tracing::info!(target = TARGET, "adding the target with rustup");
+    tracing::info!(target = WASM_TARGET, "adding the target with rustup");
     let mut add = Command::new("rustup");
-    add.args(["target", "add", TARGET]).current_dir(directory);
-    let added = command::within(&mut add, Duration::from_secs(DOWNLOAD_SECONDS_MAX)).is_some();
+    add.args(["target", "add", WASM_TARGET]).current_dir(directory);
+    let added = command::run_with_timeout(&mut add, Duration::from_secs(DOWNLOAD_SECONDS_MAX)).is_some();
     if added && has_target(directory) {
         return Ok(Toolchain::Installed);
     }
-    Err(format!("the target {TARGET} is not installed and rustup did not add it"))
+    Err(format!("the target {WASM_TARGET} is not installed and rustup did not add it"))
 }
 
 /// Whether the compiler on the path has the target's standard library.
 fn has_target(directory: &Path) -> bool {
     let mut rustc = Command::new("rustc");
-    rustc.args(["--print", "target-libdir", "--target", TARGET]).current_dir(directory);
-    let libraries = command::within(&mut rustc, Duration::from_secs(ANSWER_SECONDS_MAX)).unwrap_or_default();
+    rustc.args(["--print", "target-libdir", "--target", WASM_TARGET]).current_dir(directory);
+    let libraries = command::run_with_timeout(&mut rustc, Duration::from_secs(QUERY_SECONDS_MAX)).unwrap_or_default();
     let Ok(entries) = Path::new(libraries.trim()).read_dir() else { return false };
     entries.flatten().any(|entry| entry.file_name().to_string_lossy().starts_with("libstd-"))
 }
 
-fn debian() -> Result<Toolchain, String> {
-    let answer = Duration::from_secs(ANSWER_SECONDS_MAX);
-    let owner = command::within(Command::new("dpkg-query").args(["--search", DEBIAN_RUSTC]), answer);
+fn find_debian() -> Result<Toolchain, String> {
+    let answer = Duration::from_secs(QUERY_SECONDS_MAX);
+    let owner = command::run_with_timeout(Command::new("dpkg-query").args(["--search", DEBIAN_RUSTC]), answer);
     if owner.is_none() {
         return Err(format!("{DEBIAN_RUSTC} is not Debian's"));
     }
-    if command::within(Command::new(DEBIAN_LINKER).arg("--version"), answer).is_none() {
+    if command::run_with_timeout(Command::new(DEBIAN_LINKER).arg("--version"), answer).is_none() {
         return Err(format!("the linker {DEBIAN_LINKER} is not installed"));
     }
-    let files = command::within(Command::new("dpkg-query").args(["--listfiles", DEBIAN_SOURCE_PACKAGE]), answer)
-        .ok_or_else(|| format!("the package {DEBIAN_SOURCE_PACKAGE} is not installed"))?;
+    let files =
+        command::run_with_timeout(Command::new("dpkg-query").args(["--listfiles", DEBIAN_SOURCE_PACKAGE]), answer)
+            .ok_or_else(|| format!("the package {DEBIAN_SOURCE_PACKAGE} is not installed"))?;
     let manifest = files.lines().find(|file| file.ends_with("/library/std/Cargo.toml"));
     let library = manifest.and_then(|manifest| Path::new(manifest).ancestors().nth(2));
     let library = library.ok_or_else(|| format!("the package {DEBIAN_SOURCE_PACKAGE} has no library/std"))?;
@@ -161,7 +164,7 @@ fn debian() -> Result<Toolchain, String> {
 /// A standard library compiles with its own compiler only.
 fn matches_compiler(library: &Path) -> Result<(), String> {
     let mut rustc = Command::new(DEBIAN_RUSTC);
-    let version = command::within(rustc.arg("--version"), Duration::from_secs(ANSWER_SECONDS_MAX));
+    let version = command::run_with_timeout(rustc.arg("--version"), Duration::from_secs(QUERY_SECONDS_MAX));
     let version = version.ok_or_else(|| format!("{DEBIAN_RUSTC} does not run"))?;
     // `rustc 1.96.0 (...)` and `/usr/src/rustc-1.96.0/library`.
     let number = version.split_whitespace().nth(1).unwrap_or_default();
@@ -179,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn choices_have_names() {
+    fn toolchain_choices_parse_from_their_names() {
         let choice = |value: &str| value.parse::<ToolchainChoice>().map_err(|error| error.to_string());
         assert_eq!(choice("auto"), Ok(ToolchainChoice::Auto));
         assert_eq!(choice("rustup"), Ok(ToolchainChoice::Rustup));
@@ -188,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_toolchain_is_answered_with_what_to_install() {
+    fn a_missing_toolchain_error_names_what_to_install() {
         let error = BuildError::NoToolchain { reasons: vec!["/usr/bin/rustc is not Debian's".to_owned()] };
         let text = error.to_string();
         assert!(

@@ -12,7 +12,7 @@ const PARTS_MAX: u32 = 1 << 20;
 
 /// What an answer is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Status {
+pub(super) enum AnswerStatus {
     /// What was asked for.
     Done = 0,
     /// Why it cannot be had.
@@ -23,9 +23,9 @@ pub(super) enum Status {
 
 /// The payload of an answer whose length and digest are right.
 #[derive(Debug)]
-pub(crate) struct Received(Vec<u8>);
+pub(crate) struct AnswerPayload(Vec<u8>);
 
-impl Received {
+impl AnswerPayload {
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.0
     }
@@ -70,7 +70,7 @@ fn read_bytes(from: &mut impl Read, length: u64) -> io::Result<Vec<u8>> {
     if read == length { Ok(bytes) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
 }
 
-pub(super) fn write_answer(to: &mut impl Write, status: Status, parts: &[&[u8]]) -> io::Result<()> {
+pub(super) fn write_answer(to: &mut impl Write, status: AnswerStatus, parts: &[&[u8]]) -> io::Result<()> {
     let length: usize = parts.iter().map(|part| part.len()).sum();
     to.write_all(MAGIC)?;
     to.write_all(&[status as u8])?;
@@ -80,8 +80,8 @@ pub(super) fn write_answer(to: &mut impl Write, status: Status, parts: &[&[u8]])
     to.flush()
 }
 
-fn digest(status: Status, parts: &[&[u8]]) -> Digest {
-    let mut hasher = saggar_store::digest::Hasher::default();
+fn digest(status: AnswerStatus, parts: &[&[u8]]) -> Digest {
+    let mut hasher = saggar_store::digest::Sha256Hasher::default();
     hasher.update(&[status as u8]);
     parts.iter().for_each(|part| hasher.update(part));
     hasher.finish()
@@ -89,43 +89,46 @@ fn digest(status: Status, parts: &[&[u8]]) -> Digest {
 
 /// Why there is no answer.
 #[derive(Debug)]
-pub(super) enum NoAnswer {
+pub(super) enum ReadAnswerError {
     /// The pipe ended, or held something else.
     Broken,
     /// It is larger than expected.
     TooLarge { bytes: u64 },
 }
 
-impl From<io::Error> for NoAnswer {
-    fn from(_: io::Error) -> NoAnswer {
-        NoAnswer::Broken
+impl From<io::Error> for ReadAnswerError {
+    fn from(_: io::Error) -> ReadAnswerError {
+        ReadAnswerError::Broken
     }
 }
 
 /// Reads an answer whose payload has at most `bytes_max` bytes.
-pub(super) fn read_answer(from: &mut impl Read, bytes_max: u64) -> Result<(Status, Received), NoAnswer> {
+pub(super) fn read_answer(
+    from: &mut impl Read,
+    bytes_max: u64,
+) -> Result<(AnswerStatus, AnswerPayload), ReadAnswerError> {
     let mut header = [0; HEADER_BYTES];
     from.read_exact(&mut header)?;
     let status = match header[8] {
-        0 => Status::Done,
-        1 => Status::Refused,
-        2 => Status::OutOfMemory,
-        _ => return Err(NoAnswer::Broken),
+        0 => AnswerStatus::Done,
+        1 => AnswerStatus::Refused,
+        2 => AnswerStatus::OutOfMemory,
+        _ => return Err(ReadAnswerError::Broken),
     };
     let mut length = [0; 8];
     length.copy_from_slice(&header[9..17]);
     let bytes = u64::from_le_bytes(length);
     if header[..8] != *MAGIC {
-        return Err(NoAnswer::Broken);
+        return Err(ReadAnswerError::Broken);
     }
     if bytes > bytes_max {
-        return Err(NoAnswer::TooLarge { bytes });
+        return Err(ReadAnswerError::TooLarge { bytes });
     }
     let payload = read_bytes(from, bytes)?;
     if header[17..] != *digest(status, &[&payload]).bytes() {
-        return Err(NoAnswer::Broken);
+        return Err(ReadAnswerError::Broken);
     }
-    Ok((status, Received(payload)))
+    Ok((status, AnswerPayload(payload)))
 }
 
 #[cfg(test)]
@@ -133,12 +136,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_comes_back_whole_or_not_at_all() {
+    fn a_truncated_or_corrupt_answer_is_rejected() {
         let mut sent = Vec::new();
-        write_answer(&mut sent, Status::Refused, &[b"part", b"", b"s"]).unwrap();
+        write_answer(&mut sent, AnswerStatus::Refused, &[b"part", b"", b"s"]).unwrap();
         let (status, payload) = read_answer(&mut &sent[..], 5).unwrap();
-        assert_eq!((status, payload.bytes()), (Status::Refused, &b"parts"[..]));
-        assert!(matches!(read_answer(&mut &sent[..], 4), Err(NoAnswer::TooLarge { bytes: 5 })));
+        assert_eq!((status, payload.bytes()), (AnswerStatus::Refused, &b"parts"[..]));
+        assert!(matches!(read_answer(&mut &sent[..], 4), Err(ReadAnswerError::TooLarge { bytes: 5 })));
         for cut in 0..sent.len() {
             assert!(read_answer(&mut &sent[..cut], 5).is_err(), "cut to {cut} bytes");
         }
@@ -150,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_comes_back_in_its_parts() {
+    fn a_request_round_trips_with_its_parts() {
         let mut sent = Vec::new();
         write_request(&mut sent, &[b"header", b"", b"bytes"]).unwrap();
         assert_eq!(read_request(&mut &sent[..]).unwrap(), [&b"header"[..], b"", b"bytes"]);

@@ -8,14 +8,14 @@ use saggar_compile::{CompileTarget, Program};
 use saggar_tensor::{Descriptor, Graph, VerifiedGraph, verify};
 use serde::{Deserialize, Serialize};
 
-use super::refusal::Refusal;
-use super::task::Failure;
+use super::child_main::ChildTaskError;
+use super::refusal::ChildRefusal;
 use crate::bindings::tensors::ErrorCode;
-use crate::fault::Fault;
+use crate::host_error::HostError;
 
 /// A constant of a program.
 #[derive(Debug, Serialize, Deserialize)]
-enum Constant {
+enum ProgramConstant {
     /// The graph's constant of this number.
     Given(u32),
     /// One that the compiler made.
@@ -24,65 +24,66 @@ enum Constant {
 
 /// An answer: the program without its constants, and where those come from.
 #[derive(Debug, Serialize, Deserialize)]
-struct Answer {
+struct CompiledGraphAnswer {
     program: Program,
-    constants: Vec<(Descriptor, Constant)>,
+    constants: Vec<(Descriptor, ProgramConstant)>,
 }
 
 /// Returns how much work a graph is to compile: its nodes, operands and ports together.
-pub(crate) fn work(graph: &Graph) -> usize {
+pub(crate) fn graph_work(graph: &Graph) -> usize {
     let operands: usize = graph.nodes.iter().map(|node| node.inputs.len()).sum();
     let ports = graph.inputs.len() + graph.variables.len() + graph.outputs.len() + graph.assignments.len();
     graph.nodes.len() + operands + ports
 }
 
 /// The first part of a request; the graph's constants follow.
-pub(super) fn header(graph: &VerifiedGraph, target: &CompileTarget) -> Result<Vec<u8>, postcard::Error> {
+pub(super) fn request_header(graph: &VerifiedGraph, target: &CompileTarget) -> Result<Vec<u8>, postcard::Error> {
     postcard::to_allocvec(&(graph.graph(), target))
 }
 
 /// Compiles the graph of a request.
-pub(super) fn compile(parts: Vec<Vec<u8>>) -> Result<Vec<bytes::Bytes>, Failure> {
-    let other = |error: postcard::Error| Failure::Refused(Refusal::other(error));
+pub(super) fn compile_request(parts: Vec<Vec<u8>>) -> Result<Vec<bytes::Bytes>, ChildTaskError> {
+    let other = |error: postcard::Error| ChildTaskError::Refused(ChildRefusal::other(error));
     let mut parts = parts.into_iter();
     let header = parts.next().unwrap_or_default();
     let (mut graph, target): (Graph, CompileTarget) = postcard::from_bytes(&header).map_err(other)?;
     graph.constants = parts.map(Arc::from).collect();
-    let verified = verify(graph).map_err(|error| Failure::Refused(Refusal::other(error)))?;
-    let mut program = saggar_compile::compile(&verified, &target).map_err(|error| Failure::Refused(refuse(error)))?;
-    let given: HashMap<usize, u32> = verified.constants.iter().map(address).zip(0..).collect();
+    let verified = verify(graph).map_err(|error| ChildTaskError::Refused(ChildRefusal::other(error)))?;
+    let mut program =
+        saggar_compile::compile(&verified, &target).map_err(|error| ChildTaskError::Refused(graph_refusal(error)))?;
+    let given: HashMap<usize, u32> = verified.constants.iter().map(constant_address).zip(0..).collect();
     let constants = std::mem::take(&mut program.constants).into_iter().map(|(descriptor, bytes)| {
-        let given = given.get(&address(&bytes)).copied();
-        (descriptor, given.map_or_else(|| Constant::Made(bytes.to_vec()), Constant::Given))
+        let given = given.get(&constant_address(&bytes)).copied();
+        (descriptor, given.map_or_else(|| ProgramConstant::Made(bytes.to_vec()), ProgramConstant::Given))
     });
-    let answer = Answer { constants: constants.collect(), program };
+    let answer = CompiledGraphAnswer { constants: constants.collect(), program };
     Ok(vec![postcard::to_allocvec(&answer).map_err(other)?.into()])
 }
 
 /// What tells one shared constant from another.
-fn address(constant: &Arc<[u8]>) -> usize {
+fn constant_address(constant: &Arc<[u8]>) -> usize {
     Arc::as_ptr(constant).cast::<u8>() as usize
 }
 
-fn refuse(error: saggar_compile::CompileError) -> Refusal {
-    match Fault::from(error) {
-        Fault::Answer(error) => Refusal::Graph {
+fn graph_refusal(error: saggar_compile::CompileError) -> ChildRefusal {
+    match HostError::from(error) {
+        HostError::Answer(error) => ChildRefusal::Graph {
             out_of_memory: error.code == ErrorCode::OutOfMemory,
             message: error.message,
             place: error.place,
         },
-        fault => Refusal::other(format!("{fault:?}")),
+        fault => ChildRefusal::other(format!("{fault:?}")),
     }
 }
 
 /// Returns the program of an answer with the constants of the graph that it was made of, or `None` if it is no answer for
 /// this graph.
-pub(super) fn program(answer: &[u8], graph: &Graph) -> Option<Program> {
-    let Answer { mut program, constants } = postcard::from_bytes(answer).ok()?;
-    let constant = |(descriptor, constant): (Descriptor, Constant)| {
+pub(super) fn decode_program(answer: &[u8], graph: &Graph) -> Option<Program> {
+    let CompiledGraphAnswer { mut program, constants } = postcard::from_bytes(answer).ok()?;
+    let constant = |(descriptor, constant): (Descriptor, ProgramConstant)| {
         let bytes = match constant {
-            Constant::Given(number) => Arc::clone(graph.constants.get(number as usize)?),
-            Constant::Made(bytes) => Arc::from(bytes),
+            ProgramConstant::Given(number) => Arc::clone(graph.constants.get(number as usize)?),
+            ProgramConstant::Made(bytes) => Arc::from(bytes),
         };
         (descriptor.bytes() == bytes.len()).then_some((descriptor, bytes))
     };
@@ -109,13 +110,13 @@ mod tests {
     }
 
     #[test]
-    fn a_program_comes_through_the_pipes_as_it_is() {
+    fn a_program_round_trips_through_a_compile_child() {
         for target in [CompileTarget::cpu(), CompileTarget::gpu()] {
             let verified = verify(graph()).unwrap();
-            let mut parts = vec![header(&verified, &target).unwrap()];
+            let mut parts = vec![request_header(&verified, &target).unwrap()];
             parts.extend(verified.constants.iter().map(|constant| constant.to_vec()));
-            let Ok(answer) = compile(parts) else { panic!("it compiles") };
-            let received = program(&answer.concat(), &verified).unwrap();
+            let Ok(answer) = compile_request(parts) else { panic!("it compiles") };
+            let received = decode_program(&answer.concat(), &verified).unwrap();
             let expected = saggar_compile::compile(&verified, &target).unwrap();
             assert_eq!(received, expected);
             for ((_, received), (_, expected)) in received.constants.iter().zip(&expected.constants) {
@@ -125,12 +126,12 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_for_another_graph_is_not_used() {
+    fn an_answer_for_another_graph_is_rejected() {
         let verified = verify(graph()).unwrap();
-        let mut parts = vec![header(&verified, &CompileTarget::cpu()).unwrap()];
+        let mut parts = vec![request_header(&verified, &CompileTarget::cpu()).unwrap()];
         parts.extend(verified.constants.iter().map(|constant| constant.to_vec()));
-        let Ok(answer) = compile(parts) else { panic!("it compiles") };
-        assert!(program(&answer.concat(), &Graph::default()).is_none());
-        assert!(program(b"nonsense", &verified).is_none());
+        let Ok(answer) = compile_request(parts) else { panic!("it compiles") };
+        assert!(decode_program(&answer.concat(), &Graph::default()).is_none());
+        assert!(decode_program(b"nonsense", &verified).is_none());
     }
 }

@@ -8,7 +8,7 @@ use crate::limits::{STACK_BYTES_MAX, TABLE_ELEMENTS_MAX};
 
 /// A [`PluginError`] of a child, or what a graph's compiler says.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Refusal {
+pub(super) enum ChildRefusal {
     Malformed {
         reason: String,
     },
@@ -64,73 +64,73 @@ pub(super) enum Refusal {
 }
 
 /// The calls of a plugin that a child makes.
-const CALLS: [&str; 3] = ["import", "start", "host"];
+const KNOWN_CALLS: [&str; 3] = ["import", "start", "host"];
 
-/// The one of `known` that `text` is.
-fn known(text: &str, known: &[&'static str]) -> &'static str {
+/// The one of `intern_known` that `text` is.
+fn intern_known(text: &str, known: &[&'static str]) -> &'static str {
     known.iter().find(|known| **known == text).copied().unwrap_or("internal")
 }
 
-impl Refusal {
-    pub(super) fn other(reason: impl ToString) -> Refusal {
-        Refusal::Other { reason: reason.to_string() }
+impl ChildRefusal {
+    pub(super) fn other(reason: impl ToString) -> ChildRefusal {
+        ChildRefusal::Other { reason: reason.to_string() }
     }
 }
 
-impl From<PluginError> for Refusal {
-    fn from(error: PluginError) -> Refusal {
+impl From<PluginError> for ChildRefusal {
+    fn from(error: PluginError) -> ChildRefusal {
         let text = str::to_owned;
         match error {
-            PluginError::Malformed { reason } => Refusal::Malformed { reason },
-            PluginError::Incompatible { reason } => Refusal::Incompatible { reason },
-            PluginError::MissingExport { .. } => Refusal::MissingImporter,
-            PluginError::Trap { during, reason } => Refusal::Trap { during: text(during), reason },
-            PluginError::StackOverflow { during, .. } => Refusal::StackOverflow { during: text(during) },
-            PluginError::Deadline { during, limit_ms } => Refusal::Deadline { during: text(during), limit_ms },
+            PluginError::Malformed { reason } => ChildRefusal::Malformed { reason },
+            PluginError::Incompatible { reason } => ChildRefusal::Incompatible { reason },
+            PluginError::MissingExport { .. } => ChildRefusal::MissingImporter,
+            PluginError::Trap { during, reason } => ChildRefusal::Trap { during: text(during), reason },
+            PluginError::StackOverflow { during, .. } => ChildRefusal::StackOverflow { during: text(during) },
+            PluginError::Deadline { during, limit_ms } => ChildRefusal::Deadline { during: text(during), limit_ms },
             PluginError::MemoryLimit { during, limit_bytes, reason } => {
-                Refusal::MemoryLimit { during: text(during), limit_bytes, reason }
+                ChildRefusal::MemoryLimit { during: text(during), limit_bytes, reason }
             }
-            PluginError::TableLimit { during, reason, .. } => Refusal::TableLimit { during: text(during), reason },
+            PluginError::TableLimit { during, reason, .. } => ChildRefusal::TableLimit { during: text(during), reason },
             PluginError::HandleLimit { during, limit, reason } => {
-                Refusal::HandleLimit { during: text(during), limit, reason }
+                ChildRefusal::HandleLimit { during: text(during), limit, reason }
             }
             PluginError::Guest { during, code, message, place } => {
-                Refusal::Guest { during: text(during), code: text(code), message, place }
+                ChildRefusal::Guest { during: text(during), code: text(code), message, place }
             }
-            PluginError::BadOutput { name, expected, given } => Refusal::BadOutput { name, expected, given },
-            other => Refusal::other(other),
+            PluginError::BadOutput { name, expected, given } => ChildRefusal::BadOutput { name, expected, given },
+            other => ChildRefusal::other(other),
         }
     }
 }
 
-impl From<Refusal> for PluginError {
-    fn from(refusal: Refusal) -> PluginError {
-        let call = |during: String| known(&during, &CALLS);
+impl From<ChildRefusal> for PluginError {
+    fn from(refusal: ChildRefusal) -> PluginError {
+        let call = |during: String| intern_known(&during, &KNOWN_CALLS);
         match refusal {
-            Refusal::Malformed { reason } => PluginError::Malformed { reason },
-            Refusal::Incompatible { reason } => PluginError::Incompatible { reason },
-            Refusal::MissingImporter => {
+            ChildRefusal::Malformed { reason } => PluginError::Malformed { reason },
+            ChildRefusal::Incompatible { reason } => PluginError::Incompatible { reason },
+            ChildRefusal::MissingImporter => {
                 PluginError::MissingExport { export: "saggar:plugin/importer", purpose: "import" }
             }
-            Refusal::Trap { during, reason } => PluginError::Trap { during: call(during), reason },
-            Refusal::StackOverflow { during } => {
+            ChildRefusal::Trap { during, reason } => PluginError::Trap { during: call(during), reason },
+            ChildRefusal::StackOverflow { during } => {
                 PluginError::StackOverflow { during: call(during), limit_bytes: STACK_BYTES_MAX }
             }
-            Refusal::Deadline { during, limit_ms } => PluginError::Deadline { during: call(during), limit_ms },
-            Refusal::MemoryLimit { during, limit_bytes, reason } => {
+            ChildRefusal::Deadline { during, limit_ms } => PluginError::Deadline { during: call(during), limit_ms },
+            ChildRefusal::MemoryLimit { during, limit_bytes, reason } => {
                 PluginError::MemoryLimit { during: call(during), limit_bytes, reason }
             }
-            Refusal::TableLimit { during, reason } => {
+            ChildRefusal::TableLimit { during, reason } => {
                 PluginError::TableLimit { during: call(during), limit: TABLE_ELEMENTS_MAX, reason }
             }
-            Refusal::HandleLimit { during, limit, reason } => {
+            ChildRefusal::HandleLimit { during, limit, reason } => {
                 PluginError::HandleLimit { during: call(during), limit, reason }
             }
-            Refusal::Guest { during, code, message, place } => {
-                PluginError::Guest { during: call(during), code: known(&code, &CODE_NAMES), message, place }
+            ChildRefusal::Guest { during, code, message, place } => {
+                PluginError::Guest { during: call(during), code: intern_known(&code, &CODE_NAMES), message, place }
             }
-            Refusal::BadOutput { name, expected, given } => PluginError::BadOutput { name, expected, given },
-            Refusal::Graph { message: reason, .. } | Refusal::Other { reason } => PluginError::engine(reason),
+            ChildRefusal::BadOutput { name, expected, given } => PluginError::BadOutput { name, expected, given },
+            ChildRefusal::Graph { message: reason, .. } | ChildRefusal::Other { reason } => PluginError::engine(reason),
         }
     }
 }
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_of_plugins_come_through_as_they_are() {
+    fn plugin_errors_round_trip_through_a_compile_child() {
         let text = || "why".to_owned();
         let errors = [
             PluginError::Malformed { reason: text() },
@@ -156,8 +156,8 @@ mod tests {
             PluginError::BadOutput { name: text(), expected: text(), given: text() },
         ];
         for error in errors {
-            let sent = serde_json::to_string(&Refusal::from(error.clone())).unwrap();
-            let received = PluginError::from(serde_json::from_str::<Refusal>(&sent).unwrap());
+            let sent = serde_json::to_string(&ChildRefusal::from(error.clone())).unwrap();
+            let received = PluginError::from(serde_json::from_str::<ChildRefusal>(&sent).unwrap());
             assert_eq!(format!("{received:?}"), format!("{error:?}"));
         }
     }

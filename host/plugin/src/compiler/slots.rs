@@ -4,26 +4,26 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How often a waiting request checks whether it was cancelled.
-const CANCEL_POLL: Duration = Duration::from_millis(20);
+const SLOT_CANCEL_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A semaphore whose waiters are bounded.
 #[derive(Debug)]
 pub(super) struct CompileSlots {
-    counts: Mutex<Counts>,
+    counts: Mutex<SlotCounts>,
     freed: Condvar,
     running_max: usize,
     waiting_max: usize,
 }
 
 #[derive(Debug, Default)]
-struct Counts {
+struct SlotCounts {
     running: usize,
     waiting: usize,
 }
 
 /// Why there is no slot.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum NoSlot {
+pub(super) enum AcquireSlotError {
     /// As many requests wait as may.
     Full { waiting: usize },
     /// None became free by the deadline, while this many requests waited.
@@ -48,7 +48,7 @@ impl CompileSlots {
         CompileSlots { counts: Mutex::default(), freed: Condvar::new(), running_max, waiting_max }
     }
 
-    fn counts(&self) -> MutexGuard<'_, Counts> {
+    fn counts(&self) -> MutexGuard<'_, SlotCounts> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -60,10 +60,10 @@ impl CompileSlots {
         &self,
         deadline: Instant,
         is_cancelled: &dyn Fn() -> bool,
-    ) -> Result<CompileSlot<'_>, NoSlot> {
+    ) -> Result<CompileSlot<'_>, AcquireSlotError> {
         let mut counts = self.counts();
         if counts.running >= self.running_max && counts.waiting >= self.waiting_max {
-            return Err(NoSlot::Full { waiting: counts.waiting });
+            return Err(AcquireSlotError::Full { waiting: counts.waiting });
         }
         counts.waiting += 1;
         let refused = loop {
@@ -72,12 +72,12 @@ impl CompileSlots {
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                break Some(NoSlot::Deadline { waiting: counts.waiting });
+                break Some(AcquireSlotError::Deadline { waiting: counts.waiting });
             }
             if is_cancelled() {
-                break Some(NoSlot::Cancelled);
+                break Some(AcquireSlotError::Cancelled);
             }
-            let waited = self.freed.wait_timeout(counts, left.min(CANCEL_POLL));
+            let waited = self.freed.wait_timeout(counts, left.min(SLOT_CANCEL_POLL_INTERVAL));
             counts = waited.unwrap_or_else(PoisonError::into_inner).0;
         };
         counts.waiting -= 1;
@@ -97,30 +97,30 @@ mod tests {
 
     const NEVER: &dyn Fn() -> bool = &|| false;
 
-    fn soon() -> Instant {
+    fn near_deadline() -> Instant {
         Instant::now() + Duration::from_millis(30)
     }
 
-    fn far() -> Instant {
+    fn far_deadline() -> Instant {
         Instant::now() + Duration::from_secs(600)
     }
 
     #[test]
-    fn no_more_run_and_wait_than_may() {
+    fn running_and_waiting_compilations_are_bounded() {
         let slots = CompileSlots::new(2, 1);
-        let first = slots.acquire(far(), NEVER).unwrap();
-        let _second = slots.acquire(far(), NEVER).unwrap();
-        assert_eq!(slots.acquire(soon(), NEVER).unwrap_err(), NoSlot::Deadline { waiting: 1 });
-        assert_eq!(slots.acquire(far(), &|| true).unwrap_err(), NoSlot::Cancelled);
+        let first = slots.acquire(far_deadline(), NEVER).unwrap();
+        let _second = slots.acquire(far_deadline(), NEVER).unwrap();
+        assert_eq!(slots.acquire(near_deadline(), NEVER).unwrap_err(), AcquireSlotError::Deadline { waiting: 1 });
+        assert_eq!(slots.acquire(far_deadline(), &|| true).unwrap_err(), AcquireSlotError::Cancelled);
         std::thread::scope(|scope| {
-            let waits = scope.spawn(|| slots.acquire(far(), NEVER).map(drop));
+            let waits = scope.spawn(|| slots.acquire(far_deadline(), NEVER).map(drop));
             while slots.counts().waiting == 0 {
                 std::thread::yield_now();
             }
-            assert_eq!(slots.acquire(far(), NEVER).unwrap_err(), NoSlot::Full { waiting: 1 });
+            assert_eq!(slots.acquire(far_deadline(), NEVER).unwrap_err(), AcquireSlotError::Full { waiting: 1 });
             drop(first);
             assert_eq!(waits.join().unwrap(), Ok(()));
         });
-        drop(slots.acquire(far(), NEVER).unwrap());
+        drop(slots.acquire(far_deadline(), NEVER).unwrap());
     }
 }

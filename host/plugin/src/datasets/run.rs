@@ -1,6 +1,6 @@
 //! Many steps without the plugin: a graph dispatched over the next full batches, outputs averaged.
 //!
-//! Outputs stay on the device and are read together, every [`RUN_OUTPUTS_KEPT`] steps and at the end, so that no step
+//! Outputs stay on the device and are read together, every [`RUN_OUTPUTS_PENDING_MAX`] steps and at the end, so that no step
 //! waits for the one before.
 
 use std::borrow::Cow;
@@ -9,78 +9,78 @@ use std::time::Instant;
 use saggar_device::DeviceBuffer;
 use saggar_tensor::{DType, Descriptor, GraphPort};
 
-use super::Batches;
+use super::BatchIterator;
 use crate::bindings::datasets::RunResult;
-use crate::fault::Fault;
 use crate::graphs::CompiledGraph;
-use crate::limits::RUN_OUTPUTS_KEPT;
-use crate::shards::numbers;
-use crate::state::State;
+use crate::host_error::HostError;
+use crate::instance_state::InstanceState;
+use crate::limits::RUN_OUTPUTS_PENDING_MAX;
+use crate::shards::decode_numbers;
 
 /// Bytes of outputs that may wait on the device: large ones are read sooner.
-const WAITING_BYTES_MAX: usize = 16 << 20;
+const PENDING_OUTPUT_BYTES_MAX: usize = 16 << 20;
 
-impl State {
+impl InstanceState {
     /// Up to `steps` dispatches of `graph` over the next full batches of this epoch.
     pub(super) fn run_steps(
         &mut self,
-        batches: &mut Batches,
+        batches: &mut BatchIterator,
         graph: &CompiledGraph,
         steps: u32,
-    ) -> Result<RunResult, Fault> {
-        let size = self.items_at_once(batches, graph)?;
-        let places = places(batches, graph.inputs(), size)?;
-        let steps = steps.min(batches.full_left());
-        let mut means = Means::new(graph.outputs());
+    ) -> Result<RunResult, HostError> {
+        let size = self.items_per_dispatch(batches, graph)?;
+        let places = match_fields_to_inputs(batches, graph.inputs(), size)?;
+        let steps = steps.min(batches.full_batches_left());
+        let mut means = OutputMeans::new(graph.outputs());
         if let Some(update) = graph.update() {
-            self.run_in_shards(batches, graph, update, &places, steps, &mut means)?;
+            self.run_sharded(batches, graph, update, &places, steps, &mut means)?;
         } else {
-            self.run_whole(batches, graph, &places, steps, &mut means)?;
+            self.run_unsharded(batches, graph, &places, steps, &mut means)?;
         }
         let steps = means.steps + means.waiting.len() as u32;
         let outputs = means.finish(self)?;
         // The device has been waited for.
-        self.tell_left_out()?;
+        self.log_skipped_steps()?;
         let names = outputs.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
         let buffers = outputs.into_iter().map(|(_, buffer)| buffer).collect();
-        Ok(RunResult { steps, outputs: self.named(names.into_iter(), buffers)? })
+        Ok(RunResult { steps, outputs: self.push_named_tensors(names.into_iter(), buffers)? })
     }
 
     /// Items that the graph takes at a time: a batch's, or those of a shard.
-    fn items_at_once(&self, batches: &Batches, graph: &CompiledGraph) -> Result<u32, Fault> {
+    fn items_per_dispatch(&self, batches: &BatchIterator, graph: &CompiledGraph) -> Result<u32, HostError> {
         let shards = self.shards().count;
         let size = batches.size;
         match graph.update() {
             Some(_) if !size.is_multiple_of(shards) => {
-                Err(Fault::invalid(format!("a batch of {size} items has no {shards} equal shards")))
+                Err(HostError::invalid(format!("a batch of {size} items has no {shards} equal shards")))
             }
             Some(_) => Ok(size / shards),
             None => Ok(size),
         }
     }
 
-    fn run_whole(
+    fn run_unsharded(
         &mut self,
-        batches: &mut Batches,
+        batches: &mut BatchIterator,
         graph: &CompiledGraph,
         places: &[usize],
         steps: u32,
-        means: &mut Means,
-    ) -> Result<(), Fault> {
-        let resident = self.resident(batches, batches.size, steps)?;
+        means: &mut OutputMeans,
+    ) -> Result<(), HostError> {
+        let resident = self.device_dataset(batches, batches.size, steps)?;
         // A write takes effect after the dispatches before it, so every step uses the same input tensors.
         let mut inputs: Option<Vec<DeviceBuffer>> = None;
         for _ in 0..steps {
             let before = (batches.epoch, batches.item);
             let began = Instant::now();
             self.check_deadline()?;
-            let Some(items) = batches.take() else { break };
+            let Some(items) = batches.next_items() else { break };
             let ready = match &resident {
                 Some(resident) => {
-                    let drawn = resident.draw(&*self.backend, &items, self.cancel_token());
-                    drawn.map(Cow::Owned).map_err(Fault::from)
+                    let drawn = resident.gather_batch(&*self.backend, &items, self.cancel_token());
+                    drawn.map(Cow::Owned).map_err(HostError::from)
                 }
-                None => self.fill(batches, &items, &mut inputs).map(Cow::Borrowed),
+                None => self.fill_inputs(batches, &items, &mut inputs).map(Cow::Borrowed),
             };
             let drawn = began.elapsed();
             let step = ready.and_then(|inputs| {
@@ -94,21 +94,21 @@ impl State {
                     return Err(fault);
                 }
             }
-            self.count_drawn(&items, drawn);
-            if means.full() {
-                means.read(self)?;
+            self.record_drawn(&items, drawn);
+            if means.is_full() {
+                means.add_waiting_outputs(self)?;
             }
         }
         Ok(())
     }
 
     /// The batches' fields, with these items in them.
-    fn fill<'i>(
+    fn fill_inputs<'i>(
         &self,
-        batches: &Batches,
+        batches: &BatchIterator,
         items: &[u64],
         inputs: &'i mut Option<Vec<DeviceBuffer>>,
-    ) -> Result<&'i [DeviceBuffer], Fault> {
+    ) -> Result<&'i [DeviceBuffer], HostError> {
         match inputs {
             Some(inputs) => {
                 for (field, buffer) in batches.fields.iter().zip(inputs.iter()) {
@@ -126,20 +126,20 @@ impl State {
 ///
 /// # Errors
 /// Invalid argument where an input and the fields do not match one to one, or one is not as the graph takes it.
-fn places(batches: &Batches, ports: &[GraphPort], size: u32) -> Result<Vec<usize>, Fault> {
+fn match_fields_to_inputs(batches: &BatchIterator, ports: &[GraphPort], size: u32) -> Result<Vec<usize>, HostError> {
     if let Some(field) = batches.fields.iter().find(|field| !ports.iter().any(|port| port.name == field.name)) {
-        return Err(Fault::invalid_at(&field.name, "the graph has no input of this field's name"));
+        return Err(HostError::invalid_at(&field.name, "the graph has no input of this field's name"));
     }
     let place = |port: &GraphPort| {
         let place = batches.fields.iter().position(|field| field.name == port.name);
         let place =
-            place.ok_or_else(|| Fault::invalid_at(&port.name, "the batches have no field of this input's name"))?;
-        let given = Batches::descriptor(&batches.fields[place], size as usize)?;
+            place.ok_or_else(|| HostError::invalid_at(&port.name, "the batches have no field of this input's name"))?;
+        let given = BatchIterator::descriptor(&batches.fields[place], size as usize)?;
         if given != port.descriptor {
             let whole = batches.size;
             let because = if size == whole { String::new() } else { format!(", a shard of a batch of {whole}") };
             let message = format!("the graph takes {}, not {given}{because}", port.descriptor);
-            return Err(Fault::invalid_at(&port.name, message));
+            return Err(HostError::invalid_at(&port.name, message));
         }
         Ok(place)
     };
@@ -147,7 +147,7 @@ fn places(batches: &Batches, ports: &[GraphPort], size: u32) -> Result<Vec<usize
 }
 
 /// Sums of outputs, and outputs still to be added.
-pub(super) struct Means {
+pub(super) struct OutputMeans {
     ports: Vec<GraphPort>,
     sums: Vec<Vec<f64>>,
     /// Steps whose outputs are in the sums.
@@ -156,11 +156,11 @@ pub(super) struct Means {
     step_bytes: usize,
 }
 
-impl Means {
-    fn new(ports: &[GraphPort]) -> Means {
+impl OutputMeans {
+    fn new(ports: &[GraphPort]) -> OutputMeans {
         let sums = ports.iter().map(|port| vec![0.0; port.descriptor.shape.elements()]).collect();
         let step_bytes = ports.iter().map(|port| port.descriptor.bytes()).sum();
-        Means { ports: ports.to_vec(), sums, steps: 0, waiting: Vec::new(), step_bytes }
+        OutputMeans { ports: ports.to_vec(), sums, steps: 0, waiting: Vec::new(), step_bytes }
     }
 
     fn add(&mut self, outputs: Vec<DeviceBuffer>) {
@@ -175,16 +175,17 @@ impl Means {
         self.steps += 1;
     }
 
-    fn full(&self) -> bool {
-        self.waiting.len() >= RUN_OUTPUTS_KEPT || self.waiting.len() * self.step_bytes >= WAITING_BYTES_MAX
+    fn is_full(&self) -> bool {
+        self.waiting.len() >= RUN_OUTPUTS_PENDING_MAX
+            || self.waiting.len() * self.step_bytes >= PENDING_OUTPUT_BYTES_MAX
     }
 
     /// Adds what waits, in the order of the steps.
-    fn read(&mut self, state: &State) -> Result<(), Fault> {
+    fn add_waiting_outputs(&mut self, state: &InstanceState) -> Result<(), HostError> {
         for outputs in self.waiting.drain(..) {
             for (buffer, sums) in outputs.iter().zip(&mut self.sums) {
                 let bytes = state.backend.read_cancellable(buffer, state.cancel_token())?;
-                for (sum, value) in sums.iter_mut().zip(numbers(buffer.descriptor().dtype, &bytes)) {
+                for (sum, value) in sums.iter_mut().zip(decode_numbers(buffer.descriptor().dtype, &bytes)) {
                     *sum += value;
                 }
             }
@@ -194,8 +195,8 @@ impl Means {
     }
 
     /// The means as `float32` tensors; none after no step.
-    fn finish(mut self, state: &State) -> Result<Vec<(String, DeviceBuffer)>, Fault> {
-        self.read(state)?;
+    fn finish(mut self, state: &InstanceState) -> Result<Vec<(String, DeviceBuffer)>, HostError> {
+        self.add_waiting_outputs(state)?;
         if self.steps == 0 {
             return Ok(Vec::new());
         }

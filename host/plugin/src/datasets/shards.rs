@@ -9,19 +9,19 @@ use std::time::{Duration, Instant};
 use saggar_device::DeviceBuffer;
 use saggar_tensor::{GraphPort, micro_batches};
 
-use super::Batches;
-use super::run::Means;
-use crate::fault::Fault;
+use super::BatchIterator;
+use super::run::OutputMeans;
 use crate::graphs::CompiledGraph;
-use crate::graphs::shards::Update;
-use crate::shards::{Mean, Shards, numbers};
-use crate::state::{Role, State};
+use crate::graphs::shards::UpdateProgram;
+use crate::host_error::HostError;
+use crate::instance_state::{InstanceRole, InstanceState};
+use crate::shards::{BatchShards, ShardMean, decode_numbers};
 
 /// The memory of a step in shards, the same for each.
-struct Step<'a> {
+struct ShardedStep<'a> {
     graph: &'a CompiledGraph,
-    update: &'a Update,
-    shards: Shards,
+    update: &'a UpdateProgram,
+    shards: BatchShards,
     /// For each of the graph's inputs, the field that feeds it.
     places: &'a [usize],
     /// A shard's inputs.
@@ -30,52 +30,52 @@ struct Step<'a> {
     means: Vec<DeviceBuffer>,
 }
 
-impl State {
+impl InstanceState {
     /// `steps` steps over the next full batches, of which there are enough.
-    pub(super) fn run_in_shards(
+    pub(super) fn run_sharded(
         &mut self,
-        batches: &mut Batches,
+        batches: &mut BatchIterator,
         graph: &CompiledGraph,
-        update: &Update,
+        update: &UpdateProgram,
         places: &[usize],
         steps: u32,
-        means: &mut Means,
-    ) -> Result<(), Fault> {
+        means: &mut OutputMeans,
+    ) -> Result<(), HostError> {
         let allocate = |port: &GraphPort| Ok(self.backend.allocate(&port.descriptor, &self.meter)?);
-        let step = Step {
+        let step = ShardedStep {
             graph,
             update,
             shards: self.shards(),
             places,
-            inputs: graph.program_inputs().iter().map(allocate).collect::<Result<_, Fault>>()?,
-            means: update.inputs().iter().map(allocate).collect::<Result<_, Fault>>()?,
+            inputs: graph.program_inputs().iter().map(allocate).collect::<Result<_, HostError>>()?,
+            means: update.inputs().iter().map(allocate).collect::<Result<_, HostError>>()?,
         };
         for _ in 0..steps {
             self.check_deadline()?;
             let before = (batches.epoch, batches.item);
-            let Some(items) = batches.take() else { break };
+            let Some(items) = batches.next_items() else { break };
             let mut drawn = Duration::ZERO;
-            match self.step_in_shards(batches, &step, &items, &mut drawn) {
+            match self.run_sharded_step(batches, &step, &items, &mut drawn) {
                 Ok(outputs) => means.add_numbers(&outputs),
                 Err(fault) => {
                     (batches.epoch, batches.item) = before;
                     return Err(fault);
                 }
             }
-            self.count_drawn(&items, drawn);
+            self.record_drawn(&items, drawn);
         }
         Ok(())
     }
 
     /// `drawn` becomes the time that it took to take the items to the device.
-    fn step_in_shards(
+    fn run_sharded_step(
         &mut self,
-        batches: &Batches,
-        step: &Step<'_>,
+        batches: &BatchIterator,
+        step: &ShardedStep<'_>,
         items: &[u64],
         drawn: &mut Duration,
-    ) -> Result<Vec<Vec<f64>>, Fault> {
-        let variables = step.graph.variables(self.weights.as_deref())?;
+    ) -> Result<Vec<Vec<f64>>, HostError> {
+        let variables = step.graph.variable_buffers(self.weights.as_deref())?;
         let size = items.len() / step.shards.count as usize;
         let mut parts = Vec::with_capacity(step.shards.own.len());
         for shard in step.shards.own.clone() {
@@ -86,11 +86,11 @@ impl State {
                 self.backend.write_cancellable(buffer, &elements, self.cancel_token())?;
             }
             *drawn += began.elapsed();
-            parts.push(self.shard(step, shard, &variables)?);
+            parts.push(self.run_shard(step, shard, &variables)?);
         }
         let mean = step.update.mean(step.graph.program_outputs());
         let means = self.all_reduce(parts, mean)?;
-        self.asked();
+        self.record_host_call();
         let mut rest = means.as_slice();
         for buffer in &step.means {
             let (bytes, after) = rest.split_at(buffer.descriptor().bytes());
@@ -100,15 +100,15 @@ impl State {
         let outputs = step.update.dispatch(&step.means, &variables, self.cancel_token())?;
         let read = |buffer: &DeviceBuffer| {
             let elements = self.backend.read_cancellable(buffer, self.cancel_token())?;
-            Ok(numbers(buffer.descriptor().dtype, &elements))
+            Ok(decode_numbers(buffer.descriptor().dtype, &elements))
         };
-        let update: Vec<Vec<f64>> = outputs.iter().map(read).collect::<Result<_, Fault>>()?;
-        Ok(step.update.numbers(&own_means(step, rest), &update))
+        let update: Vec<Vec<f64>> = outputs.iter().map(read).collect::<Result<_, HostError>>()?;
+        Ok(step.update.output_numbers(&shard_output_means(step, rest), &update))
     }
 
     /// What one shard computes of the items in its inputs: the bytes of its program's outputs.
-    fn shard(&self, step: &Step<'_>, shard: u32, variables: &[DeviceBuffer]) -> Result<Vec<u8>, Fault> {
-        if let Some(number) = step.inputs.get(step.places.len()).filter(|_| step.update.numbered) {
+    fn run_shard(&self, step: &ShardedStep<'_>, shard: u32, variables: &[DeviceBuffer]) -> Result<Vec<u8>, HostError> {
+        if let Some(number) = step.inputs.get(step.places.len()).filter(|_| step.update.takes_shard_index) {
             self.backend.write_cancellable(number, &micro_batches::random_key_offset(shard), self.cancel_token())?;
         }
         let outputs = step.graph.dispatch_with(&step.inputs, variables, self.cancel_token())?;
@@ -119,22 +119,24 @@ impl State {
         Ok(part)
     }
 
-    fn all_reduce(&mut self, parts: Vec<Vec<u8>>, mean: Mean) -> Result<Vec<u8>, Fault> {
-        let bytes = mean.bytes();
+    fn all_reduce(&mut self, parts: Vec<Vec<u8>>, mean: ShardMean) -> Result<Vec<u8>, HostError> {
+        let bytes = mean.mean_bytes();
         let means = match &mut self.role {
-            Role::Train(train) => train.context.all_reduce(parts, mean).map_err(Fault::Job)?,
-            Role::Predict { .. } => return Err(Fault::unsupported("there are no shards where a model predicts")),
+            InstanceRole::Train(train) => train.context.all_reduce(parts, mean).map_err(HostError::Job)?,
+            InstanceRole::Predict { .. } => {
+                return Err(HostError::unsupported("there are no shards where a model predicts"));
+            }
         };
         if means.len() == bytes {
             return Ok(means);
         }
         let message = format!("{} bytes of means over the shards, not {bytes}", means.len());
-        Err(Fault::Trap(wasmtime::Error::msg(message)))
+        Err(HostError::Trap(wasmtime::Error::msg(message)))
     }
 }
 
 /// The means of the outputs that the shards have for themselves, which come after those that the update takes.
-fn own_means(step: &Step<'_>, bytes: &[u8]) -> Vec<Vec<f64>> {
+fn shard_output_means(step: &ShardedStep<'_>, bytes: &[u8]) -> Vec<Vec<f64>> {
     let mut numbers = bytes.as_chunks().0.iter().map(|number| f64::from_le_bytes(*number));
     let own = &step.graph.program_outputs()[step.means.len()..];
     own.iter().map(|port| numbers.by_ref().take(port.descriptor.shape.elements()).collect()).collect()

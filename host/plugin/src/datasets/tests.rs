@@ -1,12 +1,12 @@
 use std::fs;
 
 use saggar_device::{CancelToken, Meter};
-use saggar_store::Datasets;
+use saggar_store::DatasetStore;
 
 use super::*;
 
 /// Ten items with their own number as only field.
-fn dataset() -> (tempfile::TempDir, Arc<Dataset>) {
+fn dataset() -> (tempfile::TempDir, Arc<ColumnarDataset>) {
     let home = tempfile::tempdir().unwrap();
     let folder = home.path().join("folder");
     fs::create_dir(&folder).unwrap();
@@ -16,33 +16,33 @@ fn dataset() -> (tempfile::TempDir, Arc<Dataset>) {
     }"#;
     fs::write(folder.join("dataset.json"), text).unwrap();
     fs::write(folder.join("numbers.csv"), (0..10).map(|n| format!("{n}\n")).collect::<String>()).unwrap();
-    let datasets = Datasets::new(home.path().join("datasets"));
+    let datasets = DatasetStore::new(home.path().join("datasets"));
     let info = datasets.ingest("numbers", &folder, 0).unwrap();
-    (home, Arc::new(Dataset::open(&info.dir).unwrap()))
+    (home, Arc::new(ColumnarDataset::open(&info.dir).unwrap()))
 }
 
 fn options(size: u32, shuffle_seed: Option<u64>, drop_last: bool) -> BatchOptions {
     BatchOptions { size, shuffle_seed, drop_last, split: None }
 }
 
-fn batches(dataset: &Arc<Dataset>, options: &BatchOptions) -> Batches {
+fn batches(dataset: &Arc<ColumnarDataset>, options: &BatchOptions) -> BatchIterator {
     let fields = dataset.fields().to_vec();
-    Batches::new(Arc::clone(dataset), fields, 0..10, options).unwrap()
+    BatchIterator::new(Arc::clone(dataset), fields, 0..10, options).unwrap()
 }
 
 /// The sizes of batches up to the end of the epoch.
-fn sizes(batches: &mut Batches) -> Vec<usize> {
-    std::iter::from_fn(|| batches.take()).map(|items| items.len()).collect()
+fn epoch_batch_sizes(batches: &mut BatchIterator) -> Vec<usize> {
+    std::iter::from_fn(|| batches.next_items()).map(|items| items.len()).collect()
 }
 
 #[test]
-fn epochs_end_with_or_without_the_last_batch() {
+fn drop_last_decides_whether_an_epoch_has_a_partial_batch() {
     let (_home, dataset) = dataset();
     let check = |size, drop_last, expected: &[usize]| {
         let mut batches = batches(&dataset, &options(size, Some(1), drop_last));
-        assert_eq!(sizes(&mut batches), expected);
+        assert_eq!(epoch_batch_sizes(&mut batches), expected);
         assert_eq!((batches.epoch, batches.item), (1, 0), "the next epoch begins");
-        assert_eq!(sizes(&mut batches), expected);
+        assert_eq!(epoch_batch_sizes(&mut batches), expected);
     };
     check(3, false, &[3, 3, 3, 1]);
     check(3, true, &[3, 3, 3]);
@@ -53,16 +53,16 @@ fn epochs_end_with_or_without_the_last_batch() {
 }
 
 #[test]
-fn stored_order_is_kept_without_a_seed() {
+fn batches_follow_the_stored_order_without_a_shuffle_seed() {
     let (_home, dataset) = dataset();
     let mut batches = batches(&dataset, &options(4, None, false));
-    assert_eq!(batches.take(), Some(vec![0, 1, 2, 3]));
+    assert_eq!(batches.next_items(), Some(vec![0, 1, 2, 3]));
     batches.first = 100;
-    assert_eq!(batches.take(), Some(vec![104, 105, 106, 107]), "a part begins at its first item");
+    assert_eq!(batches.next_items(), Some(vec![104, 105, 106, 107]), "a part begins at its first item");
 }
 
 #[test]
-fn a_restored_position_goes_on_alike() {
+fn a_restored_position_yields_the_same_batches() {
     let (_home, dataset) = dataset();
     let mut one = batches(&dataset, &options(3, Some(9), false));
     let mut all = Vec::new();
@@ -70,8 +70,8 @@ fn a_restored_position_goes_on_alike() {
         let position = one.position();
         let mut other = batches(&dataset, &options(3, Some(9), false));
         other.restore(&position).unwrap();
-        let items = one.take();
-        assert_eq!(other.take(), items, "at {position:?}");
+        let items = one.next_items();
+        assert_eq!(other.next_items(), items, "at {position:?}");
         assert_eq!(other.position(), one.position());
         all.extend(items.into_iter().flatten().take(10));
     }
@@ -80,7 +80,7 @@ fn a_restored_position_goes_on_alike() {
 
 /// Of the processor too, whose batches are copied: what is drawn does not depend on the device.
 #[test]
-fn batches_drawn_on_a_device_are_those_that_are_copied() {
+fn batches_gathered_on_the_device_equal_copied_batches() {
     let (_home, dataset) = dataset();
     let adapters = saggar_device::gpu::adapters();
     if adapters.is_empty() {
@@ -90,9 +90,9 @@ fn batches_drawn_on_a_device_are_those_that_are_copied() {
     let names = ["cpu".to_owned()].into_iter().chain(adapters.into_iter().map(|adapter| adapter.name));
     for backend in names.map(|name| saggar_device::select::open(&name).unwrap().backend) {
         let (meter, never) = (Meter::unlimited(), CancelToken::never());
-        let resident = Resident::new(&*backend, &meter, &dataset, (dataset.fields(), 2..9), 3, &never).unwrap();
+        let resident = DeviceDataset::new(&*backend, &meter, &dataset, (dataset.fields(), 2..9), 3, &never).unwrap();
         for items in [[2, 3, 4], [8, 2, 8], [5, 7, 6]] {
-            let drawn = resident.draw(&*backend, &items, &never).unwrap();
+            let drawn = resident.gather_batch(&*backend, &items, &never).unwrap();
             for (field, batch) in dataset.fields().iter().zip(&drawn) {
                 assert_eq!(backend.read(batch).unwrap(), dataset.read(&field.name, &items).unwrap(), "{items:?}");
             }
@@ -103,16 +103,16 @@ fn batches_drawn_on_a_device_are_those_that_are_copied() {
 }
 
 #[test]
-fn positions_of_other_batches_are_refused() {
+fn a_position_of_another_batch_iterator_is_refused() {
     let (_home, dataset) = dataset();
     let mut batches = batches(&dataset, &options(3, Some(9), false));
     let position = batches.position();
     for wrong in [
-        Position { seed: None, ..position.clone() },
-        Position { batch: 4, ..position.clone() },
-        Position { dataset: "0".to_owned(), ..position.clone() },
-        Position { item: 11, ..position.clone() },
-        Position { item: u64::MAX, ..position.clone() },
+        DatasetPosition { seed: None, ..position.clone() },
+        DatasetPosition { batch: 4, ..position.clone() },
+        DatasetPosition { dataset: "0".to_owned(), ..position.clone() },
+        DatasetPosition { item: 11, ..position.clone() },
+        DatasetPosition { item: u64::MAX, ..position.clone() },
     ] {
         assert!(batches.restore(&wrong).is_err(), "{wrong:?}");
         assert_eq!(batches.position(), position, "nothing changed");
@@ -122,7 +122,8 @@ fn positions_of_other_batches_are_refused() {
 #[test]
 fn batch_sizes_have_limits() {
     let (_home, dataset) = dataset();
-    let refused = |size| Batches::new(Arc::clone(&dataset), Vec::new(), 0..10, &options(size, None, false)).is_err();
+    let refused =
+        |size| BatchIterator::new(Arc::clone(&dataset), Vec::new(), 0..10, &options(size, None, false)).is_err();
     assert!(refused(0));
     assert!(refused(BATCH_ITEMS_MAX + 1));
     assert!(!refused(BATCH_ITEMS_MAX));

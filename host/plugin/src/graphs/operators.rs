@@ -4,25 +4,25 @@ use saggar_tensor::nn;
 use saggar_tensor::op::RandomDistribution;
 use wasmtime::component::Resource;
 
-use super::{Builder, BuilderHandle, CompiledGraph, Operand, options};
+use super::{BuilderHandle, CompiledGraph, GraphOperand, PluginGraphBuilder, options};
 use crate::bindings::graphs::{
     Conv2dOptions, ConvTranspose2dOptions, GemmOptions, GruOptions, HostGraphBuilder, InputOperandLayout, LstmOptions,
     PaddingMode, Pool2dOptions, ReduceOptions, Resample2dOptions, ScatterReduction,
 };
 use crate::bindings::tensors::{DataType, Descriptor as WitDescriptor};
-use crate::convert::{self, sizes};
-use crate::fault::Fault;
-use crate::state::State;
-use crate::variables::{Variable, sealed};
+use crate::convert::{self, to_usizes};
+use crate::host_error::HostError;
+use crate::instance_state::InstanceState;
+use crate::variables::{DeviceVariable, sealed_error};
 
-type Graph = Resource<BuilderHandle>;
-type In = Resource<Operand>;
-type Out = Result<Resource<Operand>, Fault>;
+type BuilderArgument = Resource<BuilderHandle>;
+type OperandArgument = Resource<GraphOperand>;
+type OperandResult = Result<Resource<GraphOperand>, HostError>;
 
 /// Operators of one operand without options.
 macro_rules! unary {
     ($($method:ident => $build:expr;)*) => {
-        $(fn $method(&mut self, graph: Graph, input: In) -> Out {
+        $(fn $method(&mut self, graph: BuilderArgument, input: OperandArgument) -> OperandResult {
             self.add_operator(&graph, [&input], |g, [x]| Ok($build(g, x)?))
         })*
     };
@@ -31,7 +31,7 @@ macro_rules! unary {
 /// Operators of one operand with options.
 macro_rules! unary_with {
     ($($method:ident($($name:ident: $type:ty),*) => |$g:ident, $x:ident| $build:expr;)*) => {
-        $(fn $method(&mut self, graph: Graph, input: In, $($name: $type),*) -> Out {
+        $(fn $method(&mut self, graph: BuilderArgument, input: OperandArgument, $($name: $type),*) -> OperandResult {
             self.add_operator(&graph, [&input], |$g, [$x]| Ok($build?))
         })*
     };
@@ -40,7 +40,7 @@ macro_rules! unary_with {
 /// Operators of two operands without options.
 macro_rules! binary {
     ($($method:ident => $build:expr;)*) => {
-        $(fn $method(&mut self, graph: Graph, a: In, b: In) -> Out {
+        $(fn $method(&mut self, graph: BuilderArgument, a: OperandArgument, b: OperandArgument) -> OperandResult {
             self.add_operator(&graph, [&a, &b], |g, [a, b]| Ok($build(g, a, b)?))
         })*
     };
@@ -49,9 +49,9 @@ macro_rules! binary {
 /// Reductions over axes that may be dropped.
 macro_rules! reduce {
     ($($method:ident => $build:expr;)*) => {
-        $(fn $method(&mut self, graph: Graph, input: In, options: ReduceOptions) -> Out {
+        $(fn $method(&mut self, graph: BuilderArgument, input: OperandArgument, options: ReduceOptions) -> OperandResult {
             self.add_operator(&graph, [&input], |g, [x]| {
-                let (axes, keep) = options::reduce(&options, g.descriptor_of(x)?.shape.rank());
+                let (axes, keep) = options::reduce_axes(&options, g.descriptor_of(x)?.shape.rank());
                 Ok($build(g, x, &axes, keep)?)
             })
         })*
@@ -60,57 +60,57 @@ macro_rules! reduce {
 
 use saggar_tensor::GraphBuilder as G;
 
-impl HostGraphBuilder for State {
-    fn new(&mut self) -> wasmtime::Result<Graph> {
+impl HostGraphBuilder for InstanceState {
+    fn new(&mut self) -> wasmtime::Result<BuilderArgument> {
         let number = self.builders_made;
         self.builders_made += 1;
         match self.push(BuilderHandle(number)) {
             Ok(handle) => {
-                self.builders.insert(number, Builder::default());
+                self.builders.insert(number, PluginGraphBuilder::default());
                 Ok(handle)
             }
             // A constructor has no error to answer: past the limit of handles it traps.
-            Err(fault) => Err(wasmtime::Error::msg(self.answer(fault)?.message)),
+            Err(fault) => Err(wasmtime::Error::msg(self.to_wit_error(fault)?.message)),
         }
     }
 
-    fn input(&mut self, graph: Graph, name: String, descriptor: WitDescriptor) -> Out {
+    fn input(&mut self, graph: BuilderArgument, name: String, descriptor: WitDescriptor) -> OperandResult {
         let descriptor = convert::descriptor(&descriptor)?;
         self.add_operator(&graph, [], |g, []| Ok(g.input(&name, descriptor)?))
     }
 
-    fn constant(&mut self, graph: Graph, descriptor: WitDescriptor, data: Vec<u8>) -> Out {
+    fn constant(&mut self, graph: BuilderArgument, descriptor: WitDescriptor, data: Vec<u8>) -> OperandResult {
         let descriptor = convert::descriptor(&descriptor)?;
         let bytes = data.len() as u64;
-        let node = self.edit(&graph, |builder| {
+        let node = self.edit_graph(&graph, |builder| {
             let node = builder.graph.constant(descriptor, data)?;
             builder.constant_bytes += bytes;
             Ok(node)
         })?;
-        self.operand(&graph, node)
+        self.push_operand(&graph, node)
     }
 
-    fn scalar(&mut self, graph: Graph, data_type: DataType, value: f64) -> Out {
+    fn scalar(&mut self, graph: BuilderArgument, data_type: DataType, value: f64) -> OperandResult {
         let dtype = convert::dtype(data_type);
         let value = convert::scalar(dtype, value)?;
         self.add_operator(&graph, [], |g, []| Ok(g.scalar(dtype, value)?))
     }
 
-    fn fill(&mut self, graph: Graph, descriptor: WitDescriptor, value: f64) -> Out {
+    fn fill(&mut self, graph: BuilderArgument, descriptor: WitDescriptor, value: f64) -> OperandResult {
         let descriptor = convert::descriptor(&descriptor)?;
         let value = convert::scalar(descriptor.dtype, value)?;
         self.add_operator(&graph, [], |g, []| Ok(g.fill(descriptor, value)?))
     }
 
-    fn iota(&mut self, graph: Graph, descriptor: WitDescriptor, axis: u32) -> Out {
+    fn iota(&mut self, graph: BuilderArgument, descriptor: WitDescriptor, axis: u32) -> OperandResult {
         let descriptor = convert::descriptor(&descriptor)?;
         self.add_operator(&graph, [], |g, []| Ok(g.iota(descriptor, axis as usize)?))
     }
 
-    fn variable(&mut self, graph: Graph, variable: Resource<Variable>) -> Out {
+    fn variable(&mut self, graph: BuilderArgument, variable: Resource<DeviceVariable>) -> OperandResult {
         let variable = self.table.get(&variable)?.clone();
-        let node = self.edit(&graph, |builder| Ok(builder.variable(&variable)?))?;
-        self.operand(&graph, node)
+        let node = self.edit_graph(&graph, |builder| Ok(builder.variable(&variable)?))?;
+        self.push_operand(&graph, node)
     }
 
     binary! {
@@ -136,7 +136,13 @@ impl HostGraphBuilder for State {
         softmax_cross_entropy => nn::cross_entropy;
     }
 
-    fn where_(&mut self, graph: Graph, condition: In, true_value: In, false_value: In) -> Out {
+    fn where_(
+        &mut self,
+        graph: BuilderArgument,
+        condition: OperandArgument,
+        true_value: OperandArgument,
+        false_value: OperandArgument,
+    ) -> OperandResult {
         let operands = [&condition, &true_value, &false_value];
         self.add_operator(&graph, operands, |g, [condition, a, b]| Ok(g.select(condition, a, b)?))
     }
@@ -177,8 +183,8 @@ impl HostGraphBuilder for State {
         cumulative_sum(axis: u32, exclusive: bool, reversed: bool) => |g, x| nn::cumulative_sum(g, x, axis as usize, exclusive, reversed);
         arg_max(axis: u32, keep_dimensions: bool) => |g, x| g.arg_max(x, axis as usize, keep_dimensions);
         arg_min(axis: u32, keep_dimensions: bool) => |g, x| g.arg_min(x, axis as usize, keep_dimensions);
-        reshape(new_shape: Vec<u32>) => |g, x| g.reshape(x, &sizes(&new_shape));
-        tile(repetitions: Vec<u32>) => |g, x| nn::tile(g, x, &sizes(&repetitions));
+        reshape(new_shape: Vec<u32>) => |g, x| g.reshape(x, &to_usizes(&new_shape));
+        tile(repetitions: Vec<u32>) => |g, x| nn::tile(g, x, &to_usizes(&repetitions));
         triangular(upper: bool, diagonal: i32) => |g, x| nn::triangular(g, x, upper, diagonal.into());
         resample2d(options: Resample2dOptions) => |g, x| nn::resample2d(g, x, &options::resample2d(&options));
         l2_pool2d(options: Pool2dOptions) => |g, x| nn::l2_pool2d(g, x, options::pool2d(&options));
@@ -188,17 +194,29 @@ impl HostGraphBuilder for State {
         linear(alpha: f32, beta: f32) => |g, x| nn::linear_function(g, x, f64::from(alpha), f64::from(beta));
     }
 
-    fn identity(&mut self, graph: Graph, input: In) -> Out {
+    fn identity(&mut self, graph: BuilderArgument, input: OperandArgument) -> OperandResult {
         self.add_operator(&graph, [&input], |_, [x]| Ok(x))
     }
 
-    fn dequantize_linear(&mut self, graph: Graph, input: In, scale: In, zero: In) -> Out {
+    fn dequantize_linear(
+        &mut self,
+        graph: BuilderArgument,
+        input: OperandArgument,
+        scale: OperandArgument,
+        zero: OperandArgument,
+    ) -> OperandResult {
         self.add_operator(&graph, [&input, &scale, &zero], |g, [x, scale, zero]| {
             Ok(nn::dequantize_linear(g, x, scale, zero)?)
         })
     }
 
-    fn quantize_linear(&mut self, graph: Graph, input: In, scale: In, zero: In) -> Out {
+    fn quantize_linear(
+        &mut self,
+        graph: BuilderArgument,
+        input: OperandArgument,
+        scale: OperandArgument,
+        zero: OperandArgument,
+    ) -> OperandResult {
         self.add_operator(&graph, [&input, &scale, &zero], |g, [x, scale, zero]| {
             Ok(nn::quantize_linear(g, x, scale, zero)?)
         })
@@ -217,49 +235,67 @@ impl HostGraphBuilder for State {
         reduce_sum_square => nn::reduce_sum_square;
     }
 
-    fn transpose(&mut self, graph: Graph, input: In, permutation: Option<Vec<u32>>) -> Out {
+    fn transpose(
+        &mut self,
+        graph: BuilderArgument,
+        input: OperandArgument,
+        permutation: Option<Vec<u32>>,
+    ) -> OperandResult {
         self.add_operator(&graph, [&input], |g, [x]| {
             let rank = g.descriptor_of(x)?.shape.rank();
-            let permutation = permutation.as_deref().map_or_else(|| (0..rank).rev().collect(), sizes);
+            let permutation = permutation.as_deref().map_or_else(|| (0..rank).rev().collect(), to_usizes);
             Ok(g.transpose(x, &permutation)?)
         })
     }
 
-    fn expand(&mut self, graph: Graph, input: In, new_shape: Vec<u32>) -> Out {
+    fn expand(&mut self, graph: BuilderArgument, input: OperandArgument, new_shape: Vec<u32>) -> OperandResult {
         let shape = convert::shape(&new_shape)?;
         self.add_operator(&graph, [&input], |g, [x]| Ok(g.broadcast_to(x, shape)?))
     }
 
     fn slice(
         &mut self,
-        graph: Graph,
-        input: In,
+        graph: BuilderArgument,
+        input: OperandArgument,
         starts: Vec<u32>,
         windows: Vec<u32>,
         strides: Option<Vec<u32>>,
-    ) -> Out {
+    ) -> OperandResult {
         self.add_operator(&graph, [&input], |g, [x]| {
             let descriptor = g.descriptor_of(x)?.clone();
-            let strides = strides.as_deref().map_or_else(|| vec![1; windows.len()], sizes);
-            let (starts, counts) = options::windows(&descriptor, &starts, &windows, &strides)?;
+            let strides = strides.as_deref().map_or_else(|| vec![1; windows.len()], to_usizes);
+            let (starts, counts) = options::slice_windows(&descriptor, &starts, &windows, &strides)?;
             Ok(g.slice(x, &starts, &counts, &strides)?)
         })
     }
 
-    fn concat(&mut self, graph: Graph, inputs: Vec<In>, axis: u32) -> Out {
+    fn concat(&mut self, graph: BuilderArgument, inputs: Vec<OperandArgument>, axis: u32) -> OperandResult {
         let nodes = self.nodes(&graph, &inputs)?;
         self.add_operator(&graph, [], |g, []| Ok(g.concat(&nodes, axis as usize)?))
     }
 
-    fn split(&mut self, graph: Graph, input: In, splits: Vec<u32>, axis: u32) -> Result<Vec<In>, Fault> {
+    fn split(
+        &mut self,
+        graph: BuilderArgument,
+        input: OperandArgument,
+        splits: Vec<u32>,
+        axis: u32,
+    ) -> Result<Vec<OperandArgument>, HostError> {
         let x = self.node(&graph, &input)?;
-        let parts =
-            self.edit(&graph, |builder| Ok(nn::split(&mut builder.graph, x, &sizes(&splits), axis as usize)?))?;
-        parts.into_iter().map(|node| self.operand(&graph, node)).collect()
+        let parts = self
+            .edit_graph(&graph, |builder| Ok(nn::split(&mut builder.graph, x, &to_usizes(&splits), axis as usize)?))?;
+        parts.into_iter().map(|node| self.push_operand(&graph, node)).collect()
     }
 
-    fn pad(&mut self, graph: Graph, input: In, low: Vec<u32>, high: Vec<u32>, mode: PaddingMode) -> Out {
-        let (low, high) = (sizes(&low), sizes(&high));
+    fn pad(
+        &mut self,
+        graph: BuilderArgument,
+        input: OperandArgument,
+        low: Vec<u32>,
+        high: Vec<u32>,
+        mode: PaddingMode,
+    ) -> OperandResult {
+        let (low, high) = (to_usizes(&low), to_usizes(&high));
         self.add_operator(&graph, [&input], |g, [x]| match mode {
             PaddingMode::Constant(value) => {
                 let value = convert::scalar(g.descriptor_of(x)?.dtype, value)?;
@@ -271,19 +307,31 @@ impl HostGraphBuilder for State {
         })
     }
 
-    fn reverse(&mut self, graph: Graph, input: In, axes: Option<Vec<u32>>) -> Out {
+    fn reverse(&mut self, graph: BuilderArgument, input: OperandArgument, axes: Option<Vec<u32>>) -> OperandResult {
         self.add_operator(&graph, [&input], |g, [x]| {
             let rank = g.descriptor_of(x)?.shape.rank();
-            let axes = axes.as_deref().map_or_else(|| (0..rank).collect(), sizes);
+            let axes = axes.as_deref().map_or_else(|| (0..rank).collect(), to_usizes);
             Ok(g.reverse(x, &axes)?)
         })
     }
 
-    fn gather(&mut self, graph: Graph, input: In, indices: In, axis: u32) -> Out {
+    fn gather(
+        &mut self,
+        graph: BuilderArgument,
+        input: OperandArgument,
+        indices: OperandArgument,
+        axis: u32,
+    ) -> OperandResult {
         self.add_operator(&graph, [&input, &indices], |g, [x, indices]| Ok(g.gather(x, indices, axis as usize)?))
     }
 
-    fn gather_elements(&mut self, graph: Graph, input: In, indices: In, axis: u32) -> Out {
+    fn gather_elements(
+        &mut self,
+        graph: BuilderArgument,
+        input: OperandArgument,
+        indices: OperandArgument,
+        axis: u32,
+    ) -> OperandResult {
         self.add_operator(&graph, [&input, &indices], |g, [x, indices]| {
             Ok(nn::gather_elements(g, x, indices, axis as usize)?)
         })
@@ -291,32 +339,53 @@ impl HostGraphBuilder for State {
 
     fn scatter_elements(
         &mut self,
-        graph: Graph,
-        input: In,
-        indices: In,
-        updates: In,
+        graph: BuilderArgument,
+        input: OperandArgument,
+        indices: OperandArgument,
+        updates: OperandArgument,
         axis: u32,
         reduction: ScatterReduction,
-    ) -> Out {
+    ) -> OperandResult {
         self.add_operator(&graph, [&input, &indices, &updates], |g, [x, indices, updates]| {
-            let combine = options::combine(reduction);
+            let combine = options::scatter_combine(reduction);
             Ok(nn::scatter_elements(g, x, indices, updates, axis as usize, combine)?)
         })
     }
 
-    fn scatter_nd(&mut self, graph: Graph, input: In, indices: In, updates: In, reduction: ScatterReduction) -> Out {
+    fn scatter_nd(
+        &mut self,
+        graph: BuilderArgument,
+        input: OperandArgument,
+        indices: OperandArgument,
+        updates: OperandArgument,
+        reduction: ScatterReduction,
+    ) -> OperandResult {
         self.add_operator(&graph, [&input, &indices, &updates], |g, [x, indices, updates]| {
-            Ok(nn::scatter_nd(g, x, indices, updates, options::combine(reduction))?)
+            Ok(nn::scatter_nd(g, x, indices, updates, options::scatter_combine(reduction))?)
         })
     }
 
-    fn gemm(&mut self, graph: Graph, a: In, b: In, c: Option<In>, options: GemmOptions) -> Out {
-        let c = self.optional(&graph, c.as_ref())?;
+    fn gemm(
+        &mut self,
+        graph: BuilderArgument,
+        a: OperandArgument,
+        b: OperandArgument,
+        c: Option<OperandArgument>,
+        options: GemmOptions,
+    ) -> OperandResult {
+        let c = self.optional_node(&graph, c.as_ref())?;
         self.add_operator(&graph, [&a, &b], |g, [a, b]| Ok(nn::gemm(g, a, b, c, options::gemm(&options))?))
     }
 
-    fn conv2d(&mut self, graph: Graph, input: In, filter: In, bias: Option<In>, options: Conv2dOptions) -> Out {
-        let bias = self.optional(&graph, bias.as_ref())?;
+    fn conv2d(
+        &mut self,
+        graph: BuilderArgument,
+        input: OperandArgument,
+        filter: OperandArgument,
+        bias: Option<OperandArgument>,
+        options: Conv2dOptions,
+    ) -> OperandResult {
+        let bias = self.optional_node(&graph, bias.as_ref())?;
         self.add_operator(&graph, [&input, &filter], |g, [x, filter]| {
             Ok(nn::conv2d(g, x, filter, bias, options::conv2d(&options))?)
         })
@@ -324,13 +393,13 @@ impl HostGraphBuilder for State {
 
     fn conv_transpose2d(
         &mut self,
-        graph: Graph,
-        input: In,
-        filter: In,
-        bias: Option<In>,
+        graph: BuilderArgument,
+        input: OperandArgument,
+        filter: OperandArgument,
+        bias: Option<OperandArgument>,
         options: ConvTranspose2dOptions,
-    ) -> Out {
-        let bias = self.optional(&graph, bias.as_ref())?;
+    ) -> OperandResult {
+        let bias = self.optional_node(&graph, bias.as_ref())?;
         self.add_operator(&graph, [&input, &filter], |g, [x, filter]| {
             Ok(nn::conv_transpose2d(g, x, filter, bias, options::conv_transpose2d(&options))?)
         })
@@ -338,33 +407,33 @@ impl HostGraphBuilder for State {
 
     fn layer_normalization(
         &mut self,
-        graph: Graph,
-        input: In,
-        scale: Option<In>,
-        bias: Option<In>,
+        graph: BuilderArgument,
+        input: OperandArgument,
+        scale: Option<OperandArgument>,
+        bias: Option<OperandArgument>,
         axes: Option<Vec<u32>>,
         epsilon: f32,
-    ) -> Out {
-        let (scale, bias) = (self.optional(&graph, scale.as_ref())?, self.optional(&graph, bias.as_ref())?);
+    ) -> OperandResult {
+        let (scale, bias) = (self.optional_node(&graph, scale.as_ref())?, self.optional_node(&graph, bias.as_ref())?);
         self.add_operator(&graph, [&input], |g, [x]| {
             let rank = g.descriptor_of(x)?.shape.rank();
-            let axes = axes.as_deref().map_or_else(|| (1..rank).collect(), sizes);
+            let axes = axes.as_deref().map_or_else(|| (1..rank).collect(), to_usizes);
             Ok(nn::layer_normalization(g, x, scale, bias, &axes, f64::from(epsilon))?)
         })
     }
 
     fn batch_normalization(
         &mut self,
-        graph: Graph,
-        input: In,
-        mean: In,
-        variance: In,
-        scale: Option<In>,
-        bias: Option<In>,
+        graph: BuilderArgument,
+        input: OperandArgument,
+        mean: OperandArgument,
+        variance: OperandArgument,
+        scale: Option<OperandArgument>,
+        bias: Option<OperandArgument>,
         axis: u32,
         epsilon: f32,
-    ) -> Out {
-        let (scale, bias) = (self.optional(&graph, scale.as_ref())?, self.optional(&graph, bias.as_ref())?);
+    ) -> OperandResult {
+        let (scale, bias) = (self.optional_node(&graph, scale.as_ref())?, self.optional_node(&graph, bias.as_ref())?);
         let (axis, epsilon) = (axis as usize, f64::from(epsilon));
         self.add_operator(&graph, [&input, &mean, &variance], |g, [x, mean, variance]| {
             Ok(nn::batch_normalization(g, x, [mean, variance], scale, bias, axis, epsilon)?)
@@ -373,14 +442,14 @@ impl HostGraphBuilder for State {
 
     fn instance_normalization(
         &mut self,
-        graph: Graph,
-        input: In,
-        scale: Option<In>,
-        bias: Option<In>,
+        graph: BuilderArgument,
+        input: OperandArgument,
+        scale: Option<OperandArgument>,
+        bias: Option<OperandArgument>,
         epsilon: f32,
         layout: InputOperandLayout,
-    ) -> Out {
-        let (scale, bias) = (self.optional(&graph, scale.as_ref())?, self.optional(&graph, bias.as_ref())?);
+    ) -> OperandResult {
+        let (scale, bias) = (self.optional_node(&graph, scale.as_ref())?, self.optional_node(&graph, bias.as_ref())?);
         let layout = options::input_layout(Some(layout));
         self.add_operator(&graph, [&input], |g, [x]| {
             Ok(nn::instance_normalization(g, x, scale, bias, f64::from(epsilon), layout)?)
@@ -389,94 +458,120 @@ impl HostGraphBuilder for State {
 
     fn gru(
         &mut self,
-        graph: Graph,
-        input: In,
-        weight: In,
-        recurrent: In,
+        graph: BuilderArgument,
+        input: OperandArgument,
+        weight: OperandArgument,
+        recurrent: OperandArgument,
         steps: u32,
         hidden: u32,
         options: GruOptions,
-    ) -> Result<Vec<In>, Fault> {
+    ) -> Result<Vec<OperandArgument>, HostError> {
         self.add_gru(&graph, [&input, &weight, &recurrent], (steps, hidden), &options)
     }
 
     fn gru_cell(
         &mut self,
-        graph: Graph,
-        input: In,
-        weight: In,
-        recurrent: In,
-        state: In,
+        graph: BuilderArgument,
+        input: OperandArgument,
+        weight: OperandArgument,
+        recurrent: OperandArgument,
+        state: OperandArgument,
         hidden: u32,
         options: GruOptions,
-    ) -> Out {
+    ) -> OperandResult {
         self.add_gru_cell(&graph, [&input, &weight, &recurrent, &state], hidden, &options)
     }
 
     fn lstm(
         &mut self,
-        graph: Graph,
-        input: In,
-        weight: In,
-        recurrent: In,
+        graph: BuilderArgument,
+        input: OperandArgument,
+        weight: OperandArgument,
+        recurrent: OperandArgument,
         steps: u32,
         hidden: u32,
         options: LstmOptions,
-    ) -> Result<Vec<In>, Fault> {
+    ) -> Result<Vec<OperandArgument>, HostError> {
         self.add_lstm(&graph, [&input, &weight, &recurrent], (steps, hidden), &options)
     }
 
     fn lstm_cell(
         &mut self,
-        graph: Graph,
-        input: In,
-        weight: In,
-        recurrent: In,
-        state: In,
-        memory: In,
+        graph: BuilderArgument,
+        input: OperandArgument,
+        weight: OperandArgument,
+        recurrent: OperandArgument,
+        state: OperandArgument,
+        memory: OperandArgument,
         hidden: u32,
         options: LstmOptions,
-    ) -> Result<Vec<In>, Fault> {
+    ) -> Result<Vec<OperandArgument>, HostError> {
         self.add_lstm_cell(&graph, [&input, &weight, &recurrent, &state, &memory], hidden, &options)
     }
 
-    fn random_uniform(&mut self, graph: Graph, shape: Vec<u32>, key: In, stream: u32) -> Out {
+    fn random_uniform(
+        &mut self,
+        graph: BuilderArgument,
+        shape: Vec<u32>,
+        key: OperandArgument,
+        stream: u32,
+    ) -> OperandResult {
         let shape = convert::shape(&shape)?;
         self.add_operator(&graph, [&key], |g, [key]| Ok(g.random(shape, key, stream, RandomDistribution::Uniform)?))
     }
 
-    fn random_normal(&mut self, graph: Graph, shape: Vec<u32>, key: In, stream: u32) -> Out {
+    fn random_normal(
+        &mut self,
+        graph: BuilderArgument,
+        shape: Vec<u32>,
+        key: OperandArgument,
+        stream: u32,
+    ) -> OperandResult {
         let shape = convert::shape(&shape)?;
         self.add_operator(&graph, [&key], |g, [key]| Ok(nn::normal(g, shape, key, stream)?))
     }
 
-    fn gradients(&mut self, graph: Graph, loss: In, wrt: Vec<In>) -> Result<Vec<In>, Fault> {
+    fn gradients(
+        &mut self,
+        graph: BuilderArgument,
+        loss: OperandArgument,
+        wrt: Vec<OperandArgument>,
+    ) -> Result<Vec<OperandArgument>, HostError> {
         let (loss, wrt) = (self.node(&graph, &loss)?, self.nodes(&graph, &wrt)?);
         let gradients = self.gradients_of(&graph, loss, &wrt)?;
-        gradients.into_iter().map(|node| self.operand(&graph, node)).collect()
+        gradients.into_iter().map(|node| self.push_operand(&graph, node)).collect()
     }
 
-    fn assign(&mut self, graph: Graph, variable: Resource<Variable>, value: In) -> Result<(), Fault> {
+    fn assign(
+        &mut self,
+        graph: BuilderArgument,
+        variable: Resource<DeviceVariable>,
+        value: OperandArgument,
+    ) -> Result<(), HostError> {
         let variable = self.table.get(&variable)?.clone();
-        if variable.sealed() {
-            return Err(sealed(variable.name()));
+        if variable.is_sealed() {
+            return Err(sealed_error(variable.name()));
         }
         let value = self.node(&graph, &value)?;
-        self.edit(&graph, |builder| {
+        self.edit_graph(&graph, |builder| {
             let target = builder.variable(&variable)?;
             Ok(builder.graph.assign_to(target, value)?)
         })
     }
 
-    fn build(&mut self, graph: Graph, outputs: Vec<(String, In)>) -> Result<Resource<CompiledGraph>, Fault> {
+    fn build(
+        &mut self,
+        graph: BuilderArgument,
+        outputs: Vec<(String, OperandArgument)>,
+    ) -> Result<Resource<CompiledGraph>, HostError> {
         let outputs: Vec<_> = outputs
             .into_iter()
             .map(|(name, operand)| Ok((name, self.node(&graph, &operand)?)))
-            .collect::<Result<_, Fault>>()?;
-        self.compile(graph, outputs)
+            .collect::<Result<_, HostError>>()?;
+        self.compile_pending_graph(graph, outputs)
     }
 
-    fn drop(&mut self, graph: Graph) -> wasmtime::Result<()> {
+    fn drop(&mut self, graph: BuilderArgument) -> wasmtime::Result<()> {
         let BuilderHandle(number) = self.table.delete(graph)?;
         self.builders.remove(&number);
         Ok(())

@@ -11,11 +11,11 @@ use crate::bindings::graphs::{
     RecurrentNetworkActivation, RecurrentNetworkDirection, ReduceOptions, Resample2dOptions, RoundingType,
     ScatterReduction,
 };
-use crate::convert::sizes;
-use crate::fault::Fault;
+use crate::convert::to_usizes;
+use crate::host_error::HostError;
 
 /// Height and width.
-fn pair(value: Option<(u32, u32)>, default: [usize; 2]) -> [usize; 2] {
+fn height_and_width(value: Option<(u32, u32)>, default: [usize; 2]) -> [usize; 2] {
     value.map_or(default, |(height, width)| [height as usize, width as usize])
 }
 
@@ -44,8 +44,8 @@ fn filter_layout(layout: Option<Conv2dFilterOperandLayout>) -> nn::FilterLayout 
 pub(super) fn conv2d(options: &Conv2dOptions) -> nn::Conv2dOptions {
     let conv = Conv2d {
         padding: padding(options.padding),
-        strides: pair(options.strides, [1, 1]),
-        dilations: pair(options.dilations, [1, 1]),
+        strides: height_and_width(options.strides, [1, 1]),
+        dilations: height_and_width(options.dilations, [1, 1]),
         groups: options.groups.unwrap_or(1) as usize,
     };
     nn::Conv2dOptions {
@@ -58,16 +58,16 @@ pub(super) fn conv2d(options: &Conv2dOptions) -> nn::Conv2dOptions {
 /// Defaults: the whole image, no padding, strides and dilations 1, nchw, floor.
 pub(super) fn pool2d(options: &Pool2dOptions) -> nn::Pool2dOptions {
     nn::Pool2dOptions {
-        window: options.window_dimensions.map(|window| pair(Some(window), [1, 1])),
+        window: options.window_dimensions.map(|window| height_and_width(Some(window), [1, 1])),
         padding: padding(options.padding),
-        strides: pair(options.strides, [1, 1]),
-        dilations: pair(options.dilations, [1, 1]),
+        strides: height_and_width(options.strides, [1, 1]),
+        dilations: height_and_width(options.dilations, [1, 1]),
         layout: input_layout(options.layout),
         rounding: match options.output_shape_rounding {
             None | Some(RoundingType::Floor) => nn::PoolRounding::Floor,
             Some(RoundingType::Ceil) => nn::PoolRounding::Ceil,
         },
-        output_sizes: options.output_sizes.map(|sizes| pair(Some(sizes), [1, 1])),
+        output_sizes: options.output_sizes.map(|sizes| height_and_width(Some(sizes), [1, 1])),
     }
 }
 
@@ -82,8 +82,8 @@ pub(super) fn gemm(options: &GemmOptions) -> nn::GemmOptions {
 }
 
 /// Axes and whether they stay. Defaults: all `rank` axes, dropped.
-pub(super) fn reduce(options: &ReduceOptions, rank: usize) -> (Vec<usize>, bool) {
-    let axes = options.axes.as_deref().map_or_else(|| (0..rank).collect(), sizes);
+pub(super) fn reduce_axes(options: &ReduceOptions, rank: usize) -> (Vec<usize>, bool) {
+    let axes = options.axes.as_deref().map_or_else(|| (0..rank).collect(), to_usizes);
     (axes, options.keep_dimensions.unwrap_or(false))
 }
 
@@ -91,14 +91,14 @@ pub(super) fn reduce(options: &ReduceOptions, rank: usize) -> (Vec<usize>, bool)
 pub(super) fn conv_transpose2d(options: &ConvTranspose2dOptions) -> nn::ConvTranspose2dOptions {
     let conv = Conv2d {
         padding: padding(options.padding),
-        strides: pair(options.strides, [1, 1]),
-        dilations: pair(options.dilations, [1, 1]),
+        strides: height_and_width(options.strides, [1, 1]),
+        dilations: height_and_width(options.dilations, [1, 1]),
         groups: options.groups.unwrap_or(1) as usize,
     };
     nn::ConvTranspose2dOptions {
         conv,
-        output_padding: pair(options.output_padding, [0, 0]),
-        output_sizes: options.output_sizes.map(|sizes| pair(Some(sizes), [1, 1])),
+        output_padding: height_and_width(options.output_padding, [0, 0]),
+        output_sizes: options.output_sizes.map(|sizes| height_and_width(Some(sizes), [1, 1])),
         input_layout: input_layout(options.input_layout),
         filter_layout: match options.filter_layout {
             None | Some(ConvTranspose2dFilterOperandLayout::Iohw) => nn::TransposeFilterLayout::Iohw,
@@ -116,13 +116,13 @@ pub(super) fn resample2d(options: &Resample2dOptions) -> nn::Resample2dOptions {
             Some(InterpolationMode::Linear) => nn::ResampleInterpolation::Linear,
         },
         scales: options.scales.map_or([1.0, 1.0], |(first, second)| [first.into(), second.into()]),
-        sizes: options.sizes.map(|sizes| pair(Some(sizes), [1, 1])),
-        axes: pair(options.axes, [2, 3]),
+        sizes: options.sizes.map(|sizes| height_and_width(Some(sizes), [1, 1])),
+        axes: height_and_width(options.axes, [2, 3]),
     }
 }
 
 /// What a scatter does to the element that is there.
-pub(super) fn combine(reduction: ScatterReduction) -> ScatterCombine {
+pub(super) fn scatter_combine(reduction: ScatterReduction) -> ScatterCombine {
     match reduction {
         ScatterReduction::None => ScatterCombine::Replace,
         ScatterReduction::Add => ScatterCombine::Add,
@@ -167,23 +167,23 @@ pub(super) fn lstm_layout(layout: Option<LstmWeightLayout>) -> nn::LstmLayout {
 }
 
 /// Starts, and the number of elements in each window of a slice: WebNN counts the window, the tensor crate the result.
-pub(super) fn windows(
+pub(super) fn slice_windows(
     descriptor: &Descriptor,
     starts: &[u32],
     windows: &[u32],
     strides: &[usize],
-) -> Result<(Vec<usize>, Vec<usize>), Fault> {
+) -> Result<(Vec<usize>, Vec<usize>), HostError> {
     let rank = descriptor.shape.rank();
     if [starts.len(), windows.len(), strides.len()] != [rank; 3] {
-        return Err(Fault::invalid(format!("slice: {descriptor} takes {rank} starts, sizes and strides")));
+        return Err(HostError::invalid(format!("slice: {descriptor} takes {rank} starts, sizes and strides")));
     }
-    let (starts, windows) = (sizes(starts), sizes(windows));
+    let (starts, windows) = (to_usizes(starts), to_usizes(windows));
     for (axis, &dim) in descriptor.shape.iter().enumerate() {
         // No overflow: both came from 32 bits.
         if starts[axis] + windows[axis] > dim {
             let (start, size) = (starts[axis], windows[axis]);
             let message = format!("slice: {size} elements from {start} along axis {axis} are not within {descriptor}");
-            return Err(Fault::invalid(message));
+            return Err(HostError::invalid(message));
         }
     }
     // A stride of 0 is refused by the builder.

@@ -9,33 +9,33 @@ use saggar_store::checkpoint::VariableKind;
 use saggar_tensor::{Graph, GraphPort, InterruptCheck, NodeId, VerifiedGraph, verify_interruptible};
 use wasmtime::component::Resource;
 
-use super::guarded::guarded;
-use super::shards::Update;
-use super::{Builder, BuilderHandle, lost};
+use super::panic_guard::catch_compiler_panic;
+use super::shards::UpdateProgram;
+use super::{BuilderHandle, PluginGraphBuilder, missing_builder_error};
 use crate::bindings::graphs::HostGraph;
 use crate::bindings::tensors::NamedTensor;
-use crate::compiler::Compiler;
-use crate::fault::Fault;
-use crate::state::{Role, State};
-use crate::tensors::Tensor;
-use crate::variables::{Variable, Weights};
+use crate::compiler::CompilerMode;
+use crate::host_error::HostError;
+use crate::instance_state::{InstanceRole, InstanceState};
+use crate::tensors::DeviceTensor;
+use crate::variables::{DeviceVariable, DeviceWeights};
 
 /// Programs of graphs, shared by the instances of one model version: each of them builds the same graphs.
 #[derive(Debug, Default)]
-pub(crate) struct Executables(Mutex<Vec<Arc<Compiled>>>);
+pub(crate) struct ExecutableCache(Mutex<Vec<Arc<LoadedProgram>>>);
 
 /// Programs kept for other instances. A plugin that builds a new graph for every call gets no further.
-const EXECUTABLES_MAX: usize = 64;
+const CACHED_EXECUTABLES_MAX: usize = 64;
 
 #[derive(Debug)]
-pub(super) struct Compiled {
+pub(super) struct LoadedProgram {
     graph: Graph,
     executable: Arc<dyn Executable>,
     /// Host memory: the program shares the graph's constants.
     _charges: Vec<MeterCharge>,
 }
 
-impl Compiled {
+impl LoadedProgram {
     pub(super) fn program(&self) -> &Program {
         self.executable.program()
     }
@@ -50,8 +50,8 @@ impl Compiled {
     }
 }
 
-impl Executables {
-    fn find(&self, graph: &Graph) -> Option<Arc<Compiled>> {
+impl ExecutableCache {
+    fn find(&self, graph: &Graph) -> Option<Arc<LoadedProgram>> {
         let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         entries.iter().find(|entry| entry.graph == *graph).cloned()
     }
@@ -63,9 +63,9 @@ impl Executables {
         drop(entries);
     }
 
-    fn keep(&self, compiled: &Arc<Compiled>) {
+    fn insert(&self, compiled: &Arc<LoadedProgram>) {
         let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if entries.len() < EXECUTABLES_MAX {
+        if entries.len() < CACHED_EXECUTABLES_MAX {
             entries.push(Arc::clone(compiled));
         }
     }
@@ -75,18 +75,18 @@ impl Executables {
 #[derive(Clone, Debug)]
 #[expect(unreachable_pub, reason = "the generated bindings re-export it")]
 pub struct CompiledGraph {
-    pub(super) compiled: Arc<Compiled>,
+    pub(super) compiled: Arc<LoadedProgram>,
     /// Kept although a plugin may drop its handles.
-    pub(super) variables: Arc<[Variable]>,
+    pub(super) variables: Arc<[DeviceVariable]>,
     /// What comes after all shards, of a step in shards; `compiled` is then what is run for each.
-    pub(super) update: Option<Arc<Update>>,
+    pub(super) update: Option<Arc<UpdateProgram>>,
 }
 
 impl CompiledGraph {
     /// What a dispatch is given; a step in shards, for each of them.
     pub(crate) fn inputs(&self) -> &[GraphPort] {
         let inputs = self.program_inputs();
-        let numbered = self.update.as_ref().is_some_and(|update| update.numbered);
+        let numbered = self.update.as_ref().is_some_and(|update| update.takes_shard_index);
         &inputs[..inputs.len() - usize::from(numbered)]
     }
 
@@ -109,7 +109,7 @@ impl CompiledGraph {
     }
 
     /// What comes after all shards; none where batches are computed whole.
-    pub(crate) fn update(&self) -> Option<&Arc<Update>> {
+    pub(crate) fn update(&self) -> Option<&Arc<UpdateProgram>> {
         self.update.as_ref()
     }
 
@@ -120,10 +120,10 @@ impl CompiledGraph {
     pub(crate) fn dispatch(
         &self,
         inputs: &[DeviceBuffer],
-        weights: Option<&Weights>,
+        weights: Option<&DeviceWeights>,
         cancel: &CancelToken,
-    ) -> Result<Vec<DeviceBuffer>, Fault> {
-        self.dispatch_with(inputs, &self.variables(weights)?, cancel)
+    ) -> Result<Vec<DeviceBuffer>, HostError> {
+        self.dispatch_with(inputs, &self.variable_buffers(weights)?, cancel)
     }
 
     /// Runs its program once; of a step in shards, for one of them.
@@ -135,48 +135,48 @@ impl CompiledGraph {
         inputs: &[DeviceBuffer],
         variables: &[DeviceBuffer],
         cancel: &CancelToken,
-    ) -> Result<Vec<DeviceBuffer>, Fault> {
+    ) -> Result<Vec<DeviceBuffer>, HostError> {
         Ok(self.compiled.dispatch(inputs, variables, cancel)?)
     }
 
     /// Where its variables are.
-    pub(crate) fn variables(&self, weights: Option<&Weights>) -> Result<Vec<DeviceBuffer>, Fault> {
+    pub(crate) fn variable_buffers(&self, weights: Option<&DeviceWeights>) -> Result<Vec<DeviceBuffer>, HostError> {
         self.variables.iter().map(|variable| variable.buffer(weights).cloned()).collect()
     }
 
     fn has_weights(&self) -> bool {
-        self.variables.iter().any(Variable::is_weight)
+        self.variables.iter().any(DeviceVariable::is_weight)
     }
 }
 
-impl State {
+impl InstanceState {
     /// Whether the job leaves out updates that are not of finite numbers.
-    fn leaves_out(&self) -> bool {
+    fn skips_nonfinite(&self) -> bool {
         match &self.role {
-            Role::Train(train) => train.context.leaves_out(),
-            Role::Predict { .. } => false,
+            InstanceRole::Train(train) => train.context.skips_nonfinite(),
+            InstanceRole::Predict { .. } => false,
         }
     }
 
     /// Ends the building of a graph: verified, compiled, loaded.
-    pub(super) fn compile(
+    pub(super) fn compile_pending_graph(
         &mut self,
         handle: Resource<BuilderHandle>,
         outputs: Vec<(String, NodeId)>,
-    ) -> Result<Resource<CompiledGraph>, Fault> {
+    ) -> Result<Resource<CompiledGraph>, HostError> {
         self.check_deadline()?;
         let BuilderHandle(number) = self.table.delete(handle)?;
-        let Builder { mut graph, variables, charges, mut means, scaled, .. } =
-            self.builders.remove(&number).ok_or_else(lost)?;
+        let PluginGraphBuilder { mut graph, variables, charges, mut means, mixed_precision: scaled, .. } =
+            self.builders.remove(&number).ok_or_else(missing_builder_error)?;
         for (name, node) in outputs {
             graph.output(&name, node)?;
         }
         // The scale itself is assigned after both guards.
         let sound = match &scaled {
-            Some(scaled) => scaled.leave_out(&mut graph, &means)?,
+            Some(scaled) => scaled.skip_nonfinite_steps(&mut graph, &means)?,
             None => None,
         };
-        if self.leaves_out() {
+        if self.skips_nonfinite() {
             // What shards learn without gradients is each one's own until its mean is taken.
             let statistic = |variable: u32| variables[variable as usize].kind() == VariableKind::Statistic;
             graph.guard_assignments(&statistic)?;
@@ -186,18 +186,22 @@ impl State {
             None => graph.finish(),
         };
         if !means.is_empty() {
-            let compiled = self.compile_in_shards(graph, &means, variables, charges)?;
+            let compiled = self.compile_sharded(graph, &means, variables, charges)?;
             return self.push(compiled);
         }
         let known = self.executables.as_ref().and_then(|known| known.find(&graph));
         let compiled = match known {
             Some(compiled) => compiled,
-            None => self.load(graph, charges)?,
+            None => self.load_program(graph, charges)?,
         };
         self.push(CompiledGraph { compiled, variables: variables.into(), update: None })
     }
 
-    pub(super) fn load(&self, graph: Graph, charges: Vec<MeterCharge>) -> Result<Arc<Compiled>, Fault> {
+    pub(super) fn load_program(
+        &self,
+        graph: Graph,
+        charges: Vec<MeterCharge>,
+    ) -> Result<Arc<LoadedProgram>, HostError> {
         let span = tracing::debug_span!("compile", nodes = graph.nodes.len());
         let _entered = span.enter();
         self.check_deadline()?;
@@ -208,46 +212,49 @@ impl State {
         let verified = verify_interruptible(graph, &interrupt)?;
         let program = self.compile_program(&verified, &interrupt)?;
         let executable = self.backend.load_cancellable(Arc::new(program), &self.meter, cancel)?;
-        let compiled = Arc::new(Compiled { graph: verified.into_graph(), executable, _charges: charges });
+        let compiled = Arc::new(LoadedProgram { graph: verified.into_graph(), executable, _charges: charges });
         if let Some(known) = &self.executables {
-            known.keep(&compiled);
+            known.insert(&compiled);
         }
         Ok(compiled)
     }
 
     /// In this process, or by a child where the graph is large and children compile.
-    fn compile_program(&self, graph: &VerifiedGraph, interrupt: &InterruptCheck<'_>) -> Result<Program, Fault> {
+    fn compile_program(&self, graph: &VerifiedGraph, interrupt: &InterruptCheck<'_>) -> Result<Program, HostError> {
         let children = match &self.compiler {
-            Compiler::Children(children) if children.takes(graph) => children,
-            Compiler::Children(_) | Compiler::InProcess => {
-                return guarded(graph, || self.backend.compile(graph, interrupt));
+            CompilerMode::Children(children) if children.should_offload(graph) => children,
+            CompilerMode::Children(_) | CompilerMode::InProcess => {
+                return catch_compiler_panic(graph, || self.backend.compile(graph, interrupt));
             }
         };
-        let program = children.graph(graph, &self.backend.target(), &|| self.check_deadline().is_err());
+        let program = children.compile_graph(graph, &self.backend.target(), &|| self.check_deadline().is_err());
         // Where the call is over, that is what ended the child.
         program.or_else(|fault| self.check_deadline().and(Err(fault)))
     }
 
     /// Tensors matched to a graph's inputs by name, each exactly once.
-    fn matched(
+    fn match_inputs(
         &self,
         graph: &CompiledGraph,
-        tensors: &[(String, Resource<Tensor>)],
-    ) -> Result<Vec<DeviceBuffer>, Fault> {
+        tensors: &[(String, Resource<DeviceTensor>)],
+    ) -> Result<Vec<DeviceBuffer>, HostError> {
         let ports = graph.inputs();
         if let Some((name, _)) = tensors.iter().find(|(name, _)| !ports.iter().any(|port| port.name == *name)) {
             let known: Vec<&str> = ports.iter().map(|port| port.name.as_str()).collect();
-            return Err(Fault::not_found(name, format!("the graph has no such input; it has {}", known.join(", "))));
+            return Err(HostError::not_found(
+                name,
+                format!("the graph has no such input; it has {}", known.join(", ")),
+            ));
         }
         let buffer = |port: &GraphPort| {
             let mut named = tensors.iter().filter(|(name, _)| *name == port.name);
             let (Some((_, tensor)), None) = (named.next(), named.next()) else {
-                return Err(Fault::invalid_at(&port.name, "every input is given exactly once"));
+                return Err(HostError::invalid_at(&port.name, "every input is given exactly once"));
             };
             let buffer = &self.table.get(tensor)?.buffer;
             if *buffer.descriptor() != port.descriptor {
                 let message = format!("the graph takes {}, not {}", port.descriptor, buffer.descriptor());
-                return Err(Fault::invalid_at(&port.name, message));
+                return Err(HostError::invalid_at(&port.name, message));
             }
             Ok(buffer.clone())
         };
@@ -255,39 +262,39 @@ impl State {
     }
 
     /// Hands buffers to the plugin under their ports' names.
-    pub(crate) fn named(
+    pub(crate) fn push_named_tensors(
         &mut self,
         names: impl Iterator<Item = String>,
         buffers: Vec<DeviceBuffer>,
-    ) -> Result<Vec<NamedTensor>, Fault> {
-        let name = |(name, buffer)| Ok(NamedTensor { name, tensor: self.push(Tensor { buffer })? });
+    ) -> Result<Vec<NamedTensor>, HostError> {
+        let name = |(name, buffer)| Ok(NamedTensor { name, tensor: self.push(DeviceTensor { buffer })? });
         names.zip(buffers).map(name).collect()
     }
 }
 
-impl HostGraph for State {
+impl HostGraph for InstanceState {
     fn dispatch(
         &mut self,
         graph: Resource<CompiledGraph>,
-        inputs: Vec<(String, Resource<Tensor>)>,
-    ) -> Result<Vec<NamedTensor>, Fault> {
+        inputs: Vec<(String, Resource<DeviceTensor>)>,
+    ) -> Result<Vec<NamedTensor>, HostError> {
         let graph = self.table.get(&graph)?.clone();
         if graph.update.is_some() {
-            return Err(Fault::unsupported(
+            return Err(HostError::unsupported(
                 "a graph with gradients is run by `batches.run` in a job whose batches are in shards",
             ));
         }
-        let inputs = self.matched(&graph, &inputs)?;
-        if self.guard.is_cancelled() {
-            return Err(Fault::cancelled());
+        let inputs = self.match_inputs(&graph, &inputs)?;
+        if self.limiter.is_cancelled() {
+            return Err(HostError::cancelled());
         }
         // What is computed outside of a prediction outlives the weights that it was computed with.
-        if !self.predicts() && graph.has_weights() {
-            self.weights_seen = true;
+        if !self.is_predicting() && graph.has_weights() {
+            self.weights_read = true;
         }
         let outputs = graph.dispatch(&inputs, self.weights.as_deref(), self.cancel_token())?;
         let names: Vec<String> = graph.outputs().iter().map(|port| port.name.clone()).collect();
-        self.named(names.into_iter(), outputs)
+        self.push_named_tensors(names.into_iter(), outputs)
     }
 
     fn drop(&mut self, graph: Resource<CompiledGraph>) -> wasmtime::Result<()> {

@@ -3,28 +3,28 @@
 use saggar_tensor::{GraphBuilder, NodeId, nn};
 use wasmtime::component::Resource;
 
-use super::{BuilderHandle, Operand, options};
+use super::{BuilderHandle, GraphOperand, options};
 use crate::bindings::graphs::{GruOptions, LstmOptions};
-use crate::fault::Fault;
-use crate::state::State;
+use crate::host_error::HostError;
+use crate::instance_state::InstanceState;
 
-type Graph = Resource<BuilderHandle>;
-type In = Resource<Operand>;
+type BuilderResource = Resource<BuilderHandle>;
+type OperandResource = Resource<GraphOperand>;
 
-impl State {
+impl InstanceState {
     /// `gru`; `sizes` are the steps and the hidden size that the plugin expects.
     pub(super) fn add_gru(
         &mut self,
-        graph: &Graph,
-        operands: [&In; 3],
+        graph: &BuilderResource,
+        operands: [&OperandResource; 3],
         sizes: (u32, u32),
         given: &GruOptions,
-    ) -> Result<Vec<In>, Fault> {
+    ) -> Result<Vec<OperandResource>, HostError> {
         let options = self.gru_options(graph, given)?;
-        let initial = self.optional(graph, given.initial_hidden_state.as_ref())?;
+        let initial = self.optional_node(graph, given.initial_hidden_state.as_ref())?;
         let (direction, sequence) = (options::direction(given.direction), given.return_sequence.unwrap_or(false));
-        self.add_operators(graph, operands, |g, [x, weight, recurrent]| {
-            check_sizes(g, "gru", (x, recurrent), Some(sizes.0), sizes.1)?;
+        self.add_multi_output_operator(graph, operands, |g, [x, weight, recurrent]| {
+            check_recurrent_sizes(g, "gru", (x, recurrent), Some(sizes.0), sizes.1)?;
             let [last, all] = nn::gru(g, x, [weight, recurrent], initial, direction, &options)?;
             Ok(if sequence { vec![last, all] } else { vec![last] })
         })
@@ -33,14 +33,14 @@ impl State {
     /// `gru-cell`.
     pub(super) fn add_gru_cell(
         &mut self,
-        graph: &Graph,
-        operands: [&In; 4],
+        graph: &BuilderResource,
+        operands: [&OperandResource; 4],
         hidden: u32,
         given: &GruOptions,
-    ) -> Result<In, Fault> {
+    ) -> Result<OperandResource, HostError> {
         let options = self.gru_options(graph, given)?;
         self.add_operator(graph, operands, |g, [x, weight, recurrent, state]| {
-            check_sizes(g, "gru-cell", (x, recurrent), None, hidden)?;
+            check_recurrent_sizes(g, "gru-cell", (x, recurrent), None, hidden)?;
             Ok(nn::gru_cell(g, x, [weight, recurrent], state, &options)?)
         })
     }
@@ -48,17 +48,17 @@ impl State {
     /// `lstm`; `sizes` are the steps and the hidden size that the plugin expects.
     pub(super) fn add_lstm(
         &mut self,
-        graph: &Graph,
-        operands: [&In; 3],
+        graph: &BuilderResource,
+        operands: [&OperandResource; 3],
         sizes: (u32, u32),
         given: &LstmOptions,
-    ) -> Result<Vec<In>, Fault> {
+    ) -> Result<Vec<OperandResource>, HostError> {
         let options = self.lstm_options(graph, given)?;
-        let hidden = self.optional(graph, given.initial_hidden_state.as_ref())?;
-        let memory = self.optional(graph, given.initial_cell_state.as_ref())?;
+        let hidden = self.optional_node(graph, given.initial_hidden_state.as_ref())?;
+        let memory = self.optional_node(graph, given.initial_cell_state.as_ref())?;
         let (direction, sequence) = (options::direction(given.direction), given.return_sequence.unwrap_or(false));
-        self.add_operators(graph, operands, |g, [x, weight, recurrent]| {
-            check_sizes(g, "lstm", (x, recurrent), Some(sizes.0), sizes.1)?;
+        self.add_multi_output_operator(graph, operands, |g, [x, weight, recurrent]| {
+            check_recurrent_sizes(g, "lstm", (x, recurrent), Some(sizes.0), sizes.1)?;
             let [last, cell, all] = nn::lstm(g, x, [weight, recurrent], [hidden, memory], direction, &options)?;
             Ok(if sequence { vec![last, cell, all] } else { vec![last, cell] })
         })
@@ -67,74 +67,74 @@ impl State {
     /// `lstm-cell`.
     pub(super) fn add_lstm_cell(
         &mut self,
-        graph: &Graph,
-        operands: [&In; 5],
+        graph: &BuilderResource,
+        operands: [&OperandResource; 5],
         hidden: u32,
         given: &LstmOptions,
-    ) -> Result<Vec<In>, Fault> {
+    ) -> Result<Vec<OperandResource>, HostError> {
         let options = self.lstm_options(graph, given)?;
-        self.add_operators(graph, operands, |g, [x, weight, recurrent, state, memory]| {
-            check_sizes(g, "lstm-cell", (x, recurrent), None, hidden)?;
+        self.add_multi_output_operator(graph, operands, |g, [x, weight, recurrent, state, memory]| {
+            check_recurrent_sizes(g, "lstm-cell", (x, recurrent), None, hidden)?;
             Ok(nn::lstm_cell(g, x, [weight, recurrent], [state, memory], &options)?.into())
         })
     }
 
-    fn gru_options(&self, graph: &Graph, given: &GruOptions) -> Result<nn::GruOptions, Fault> {
+    fn gru_options(&self, graph: &BuilderResource, given: &GruOptions) -> Result<nn::GruOptions, HostError> {
         let default = nn::GruOptions::default();
         let activations = given.activations.map(|(gates, new)| [gates, new].map(options::activation));
         Ok(nn::GruOptions {
-            bias: self.optional(graph, given.bias.as_ref())?,
-            recurrent_bias: self.optional(graph, given.recurrent_bias.as_ref())?,
+            bias: self.optional_node(graph, given.bias.as_ref())?,
+            recurrent_bias: self.optional_node(graph, given.recurrent_bias.as_ref())?,
             reset_after: given.reset_after.unwrap_or(default.reset_after),
             layout: options::gru_layout(given.layout),
             activations: activations.unwrap_or(default.activations),
         })
     }
 
-    fn lstm_options(&self, graph: &Graph, given: &LstmOptions) -> Result<nn::LstmOptions, Fault> {
+    fn lstm_options(&self, graph: &BuilderResource, given: &LstmOptions) -> Result<nn::LstmOptions, HostError> {
         let default = nn::LstmOptions::default();
         let activations = given.activations.map(|(gates, new, cell)| [gates, new, cell].map(options::activation));
         Ok(nn::LstmOptions {
-            bias: self.optional(graph, given.bias.as_ref())?,
-            recurrent_bias: self.optional(graph, given.recurrent_bias.as_ref())?,
-            peephole: self.optional(graph, given.peephole_weight.as_ref())?,
+            bias: self.optional_node(graph, given.bias.as_ref())?,
+            recurrent_bias: self.optional_node(graph, given.recurrent_bias.as_ref())?,
+            peephole: self.optional_node(graph, given.peephole_weight.as_ref())?,
             layout: options::lstm_layout(given.layout),
             activations: activations.unwrap_or(default.activations),
         })
     }
 
     /// Adds an operator with several results.
-    fn add_operators<const N: usize>(
+    fn add_multi_output_operator<const N: usize>(
         &mut self,
-        graph: &Graph,
-        operands: [&In; N],
-        build: impl FnOnce(&mut GraphBuilder, [NodeId; N]) -> Result<Vec<NodeId>, Fault>,
-    ) -> Result<Vec<In>, Fault> {
+        graph: &BuilderResource,
+        operands: [&OperandResource; N],
+        build: impl FnOnce(&mut GraphBuilder, [NodeId; N]) -> Result<Vec<NodeId>, HostError>,
+    ) -> Result<Vec<OperandResource>, HostError> {
         let mut nodes = [NodeId(0); N];
         for (node, operand) in nodes.iter_mut().zip(operands) {
             *node = self.node(graph, operand)?;
         }
-        let made = self.edit(graph, |builder| build(&mut builder.graph, nodes))?;
-        made.into_iter().map(|node| self.operand(graph, node)).collect()
+        let made = self.edit_graph(graph, |builder| build(&mut builder.graph, nodes))?;
+        made.into_iter().map(|node| self.push_operand(graph, node)).collect()
     }
 }
 
 /// WebNN names sizes that the operands have already: they must agree.
-fn check_sizes(
+fn check_recurrent_sizes(
     g: &GraphBuilder,
     op: &str,
     (x, recurrent): (NodeId, NodeId),
     steps: Option<u32>,
     hidden: u32,
-) -> Result<(), Fault> {
+) -> Result<(), HostError> {
     let (input, weight) = (g.descriptor_of(x)?, g.descriptor_of(recurrent)?);
     if let Some(steps) = steps
         && input.shape.first() != Some(&(steps as usize))
     {
-        return Err(Fault::invalid(format!("{op}: {steps} steps were named, but the input is {input}")));
+        return Err(HostError::invalid(format!("{op}: {steps} steps were named, but the input is {input}")));
     }
     if weight.shape.last() != Some(&(hidden as usize)) {
-        return Err(Fault::invalid(format!(
+        return Err(HostError::invalid(format!(
             "{op}: a hidden size of {hidden} was named, but the recurrent weight is {weight}"
         )));
     }

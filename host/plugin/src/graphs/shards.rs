@@ -10,36 +10,36 @@ use saggar_tensor::micro_batches::{self, StepOutput};
 use saggar_tensor::{Descriptor, Graph, GraphPort, NodeId, verify};
 use wasmtime::component::Resource;
 
-use super::program::Compiled;
+use super::program::LoadedProgram;
 use super::{BuilderHandle, CompiledGraph};
-use crate::fault::Fault;
-use crate::shards::{Mean, Section, Shards};
-use crate::state::{Role, State};
-use crate::variables::Variable;
+use crate::host_error::HostError;
+use crate::instance_state::{InstanceRole, InstanceState};
+use crate::shards::{BatchShards, ShardMean, ShardSection};
+use crate::variables::DeviceVariable;
 
 /// The second program of a step in shards.
 #[derive(Debug)]
-pub(crate) struct Update {
-    compiled: Arc<Compiled>,
+pub(crate) struct UpdateProgram {
+    compiled: Arc<LoadedProgram>,
     /// How many of a shard's outputs it takes the means of.
     means: usize,
     /// Whether a shard's last input is its number.
-    pub(crate) numbered: bool,
+    pub(crate) takes_shard_index: bool,
     /// What the whole step returns.
     pub(super) ports: Vec<GraphPort>,
     /// Where it is.
     outputs: Vec<StepOutput>,
 }
 
-impl Update {
+impl UpdateProgram {
     /// The mean that the step takes over its shards.
-    pub(crate) fn mean(&self, shard: &[GraphPort]) -> Mean {
+    pub(crate) fn mean(&self, shard: &[GraphPort]) -> ShardMean {
         let section = |(at, port): (usize, &GraphPort)| {
             let Descriptor { dtype, shape } = &port.descriptor;
-            let section = if at < self.means { Section::Same(*dtype) } else { Section::Number(*dtype) };
+            let section = if at < self.means { ShardSection::Same(*dtype) } else { ShardSection::Number(*dtype) };
             (section, shape.elements())
         };
-        Mean::new(shard.iter().enumerate().map(section).collect())
+        ShardMean::new(shard.iter().enumerate().map(section).collect())
     }
 
     /// What the update is given.
@@ -61,7 +61,7 @@ impl Update {
     }
 
     /// The step's outputs as numbers, of the means over the shards' own outputs and of the update's.
-    pub(crate) fn numbers(&self, shards: &[Vec<f64>], update: &[Vec<f64>]) -> Vec<Vec<f64>> {
+    pub(crate) fn output_numbers(&self, shards: &[Vec<f64>], update: &[Vec<f64>]) -> Vec<Vec<f64>> {
         let numbers = |output: &StepOutput| match *output {
             // The first of a shard's outputs are means that the update takes.
             StepOutput::MicroBatches(at) => shards[at - self.means].clone(),
@@ -71,25 +71,25 @@ impl Update {
     }
 }
 
-impl State {
+impl InstanceState {
     /// How the job's batches are divided; whole where there is no job.
-    pub(crate) fn shards(&self) -> Shards {
+    pub(crate) fn shards(&self) -> BatchShards {
         match &self.role {
-            Role::Train(train) => train.context.shards(),
-            Role::Predict { .. } => Shards::default(),
+            InstanceRole::Train(train) => train.context.shards(),
+            InstanceRole::Predict { .. } => BatchShards::default(),
         }
     }
 
     /// The gradients of `loss` in `wrt`, or what stands for their means over the shards.
-    pub(super) fn averaged(
+    pub(super) fn average_gradients(
         &mut self,
         graph: &Resource<BuilderHandle>,
         loss: NodeId,
         wrt: &[NodeId],
         mut gradients: Vec<NodeId>,
-    ) -> Result<Vec<NodeId>, Fault> {
+    ) -> Result<Vec<NodeId>, HostError> {
         if self.shards().count > 1 {
-            self.edit(graph, |builder| {
+            self.edit_graph(graph, |builder| {
                 let (graph, means) = (&mut builder.graph, &mut builder.means);
                 Ok(micro_batches::average_gradients(graph, means, loss, wrt, &mut gradients)?)
             })?;
@@ -98,13 +98,13 @@ impl State {
     }
 
     /// Compiles a graph with means over shards.
-    pub(super) fn compile_in_shards(
+    pub(super) fn compile_sharded(
         &self,
         graph: Graph,
         means: &[NodeId],
-        variables: Vec<Variable>,
+        variables: Vec<DeviceVariable>,
         charges: Vec<MeterCharge>,
-    ) -> Result<CompiledGraph, Fault> {
+    ) -> Result<CompiledGraph, HostError> {
         let whole = verify(graph)?;
         let port = |(name, node): &(String, NodeId)| GraphPort {
             name: name.clone(),
@@ -113,14 +113,14 @@ impl State {
         let ports = whole.outputs.iter().map(port).collect();
         let statistic = |variable: u32| variables[variable as usize].kind() == VariableKind::Statistic;
         let step = micro_batches::split_step(&whole, means, &statistic)?;
-        let update = Update {
-            compiled: self.load(step.update, Vec::new())?,
+        let update = UpdateProgram {
+            compiled: self.load_program(step.update, Vec::new())?,
             means: step.means,
-            numbered: step.takes_number,
+            takes_shard_index: step.takes_number,
             ports,
             outputs: step.outputs,
         };
-        let compiled = self.load(step.micro_batch, charges)?;
+        let compiled = self.load_program(step.micro_batch, charges)?;
         Ok(CompiledGraph { compiled, variables: variables.into(), update: Some(Arc::new(update)) })
     }
 }

@@ -3,49 +3,57 @@
 use saggar_device::DeviceBuffer;
 use saggar_tensor::limits::NAME_BYTES_MAX;
 
-use super::{ModelPort, NamedBytes, Signature};
+use super::{ModelPort, ModelSignature, NamedTensorBytes};
 use crate::error::PluginError;
 
 /// The number of items in a batch whose every input is as the signature says.
 ///
 /// # Errors
 /// `BadInput`.
-pub(super) fn items(signature: &Signature, inputs: &[NamedBytes]) -> Result<usize, PluginError> {
+pub(super) fn count_items(signature: &ModelSignature, inputs: &[NamedTensorBytes]) -> Result<usize, PluginError> {
     if let Some((name, given, _)) = inputs.iter().find(|(name, ..)| !signature.inputs.iter().any(|p| p.name == *name)) {
         let known: Vec<&str> = signature.inputs.iter().map(|port| port.name.as_str()).collect();
-        return Err(bad(name, format!("only {}", known.join(", ")), given.to_string()));
+        return Err(bad_input_error(name, format!("only {}", known.join(", ")), given.to_string()));
     }
     let mut items = None;
     for port in &signature.inputs {
         let expected = || format!("{} with the batch before it", port.item);
         let mut named = inputs.iter().filter(|(name, ..)| *name == port.name);
         let (Some((_, given, bytes)), None) = (named.next(), named.next()) else {
-            return Err(bad(&port.name, expected(), "none, or more than one".to_owned()));
+            return Err(bad_input_error(&port.name, expected(), "none, or more than one".to_owned()));
         };
         let Some((&count, item)) = given.shape.split_first().filter(|(count, _)| **count > 0) else {
-            return Err(bad(&port.name, expected(), given.to_string()));
+            return Err(bad_input_error(&port.name, expected(), given.to_string()));
         };
         if given.dtype != port.item.dtype || item != port.item.shape.dims() {
-            return Err(bad(&port.name, expected(), given.to_string()));
+            return Err(bad_input_error(&port.name, expected(), given.to_string()));
         }
         if bytes.len() != given.bytes() {
-            return Err(bad(&port.name, format!("{} bytes", given.bytes()), format!("{} bytes", bytes.len())));
+            return Err(bad_input_error(
+                &port.name,
+                format!("{} bytes", given.bytes()),
+                format!("{} bytes", bytes.len()),
+            ));
         }
         if *items.get_or_insert(count) != count {
-            return Err(bad(&port.name, "as many items as the other inputs".to_owned(), format!("{count} items")));
+            return Err(bad_input_error(
+                &port.name,
+                "as many items as the other inputs".to_owned(),
+                format!("{count} items"),
+            ));
         }
     }
     // A signature has an input.
     Ok(items.unwrap_or(0))
 }
 
-fn bad(name: &str, expected: String, given: String) -> PluginError {
+fn bad_input_error(name: &str, expected: String, given: String) -> PluginError {
     PluginError::BadInput { name: name.to_owned(), expected, given }
 }
 
 /// How a batch is cut: items of each part, and the size each is padded to. `sizes` are ascending; without any, items are
 /// parts of their own.
-pub(super) fn plan(sizes: &[usize], items: usize) -> Vec<(usize, usize)> {
+pub(super) fn plan_parts(sizes: &[usize], items: usize) -> Vec<(usize, usize)> {
     let largest = sizes.last().copied().unwrap_or(1);
     let mut parts = vec![(largest, largest); items / largest];
     let rest = items % largest;
@@ -57,17 +65,17 @@ pub(super) fn plan(sizes: &[usize], items: usize) -> Vec<(usize, usize)> {
 }
 
 /// The inputs of a request, in the signature's order.
-pub(super) struct Inputs<'s> {
-    signature: &'s Signature,
-    tensors: Vec<NamedBytes>,
+pub(super) struct BatchInputs<'s> {
+    signature: &'s ModelSignature,
+    tensors: Vec<NamedTensorBytes>,
 }
 
-impl<'s> Inputs<'s> {
+impl<'s> BatchInputs<'s> {
     /// Checked inputs, in any order.
-    pub(super) fn new(signature: &'s Signature, mut tensors: Vec<NamedBytes>) -> Inputs<'s> {
+    pub(super) fn new(signature: &'s ModelSignature, mut tensors: Vec<NamedTensorBytes>) -> BatchInputs<'s> {
         let place = |name: &str| signature.inputs.iter().position(|port| port.name == name);
         tensors.sort_by_key(|(name, ..)| place(name));
-        Inputs { signature, tensors }
+        BatchInputs { signature, tensors }
     }
 
     /// Items `start .. start + count` of every input, padded with zeros to `size` items, in the signature's order, as the
@@ -76,9 +84,14 @@ impl<'s> Inputs<'s> {
     ///
     /// # Errors
     /// `BadInput` for a batch that would be too large.
-    pub(super) fn part(&mut self, start: usize, count: usize, size: usize) -> Result<Vec<NamedBytes>, PluginError> {
+    pub(super) fn padded_part(
+        &mut self,
+        start: usize,
+        count: usize,
+        size: usize,
+    ) -> Result<Vec<NamedTensorBytes>, PluginError> {
         let batches = !self.signature.batch_sizes.is_empty();
-        let part = |((name, _, bytes), port): (&mut NamedBytes, &ModelPort)| {
+        let part = |((name, _, bytes), port): (&mut NamedTensorBytes, &ModelPort)| {
             let item_bytes = port.item.bytes();
             let whole = start == 0 && count * item_bytes == bytes.len();
             let mut part = if whole {
@@ -89,7 +102,7 @@ impl<'s> Inputs<'s> {
                 part
             };
             part.resize(size * item_bytes, 0);
-            let descriptor = if batches { port.batch(size)? } else { port.item.clone() };
+            let descriptor = if batches { port.batch_descriptor(size)? } else { port.item.clone() };
             Ok((name.clone(), descriptor, part))
         };
         self.tensors.iter_mut().zip(&self.signature.inputs).map(part).collect()
@@ -97,9 +110,9 @@ impl<'s> Inputs<'s> {
 }
 
 /// A batch of which every input is its default, or zeros where it has none.
-pub(super) fn first(signature: &Signature, size: usize) -> Result<Vec<NamedBytes>, PluginError> {
+pub(super) fn default_batch(signature: &ModelSignature, size: usize) -> Result<Vec<NamedTensorBytes>, PluginError> {
     let first = |port: &ModelPort| {
-        let descriptor = port.batch(size)?;
+        let descriptor = port.batch_descriptor(size)?;
         let bytes = port.default_item().map_or_else(|| vec![0; descriptor.bytes()], |item| item.repeat(size));
         Ok((port.name.clone(), descriptor, bytes))
     };
@@ -110,8 +123,8 @@ pub(super) fn first(signature: &Signature, size: usize) -> Result<Vec<NamedBytes
 ///
 /// # Errors
 /// `BadOutput`.
-pub(super) fn check(
-    signature: &Signature,
+pub(super) fn check_outputs(
+    signature: &ModelSignature,
     given: Vec<(String, DeviceBuffer)>,
     size: usize,
 ) -> Result<Vec<(String, DeviceBuffer)>, PluginError> {
@@ -127,7 +140,7 @@ pub(super) fn check(
     }
     let mut given: Vec<Option<(String, DeviceBuffer)>> = given.into_iter().map(Some).collect();
     let output = |port: &ModelPort| {
-        let expected = if signature.batch_sizes.is_empty() { port.item.clone() } else { port.batch(size)? };
+        let expected = if signature.batch_sizes.is_empty() { port.item.clone() } else { port.batch_descriptor(size)? };
         let found = given.iter_mut().find(|given| given.as_ref().is_some_and(|(name, _)| *name == port.name));
         let broken =
             |given: String| PluginError::BadOutput { name: port.name.clone(), expected: expected.to_string(), given };
@@ -138,19 +151,19 @@ pub(super) fn check(
     signature.outputs.iter().map(output).collect()
 }
 
-/// The outputs of all parts, each with as many items as count, as those of one batch of `items`.
+/// The outputs of all parts, each with as many items as count, as those of one batch of `count_items`.
 ///
 /// # Errors
 /// `BadInput` where the outputs of so many items would be too large.
-pub(super) fn join(
-    signature: &Signature,
-    parts: Vec<(Vec<NamedBytes>, usize)>,
+pub(super) fn concat_outputs(
+    signature: &ModelSignature,
+    parts: Vec<(Vec<NamedTensorBytes>, usize)>,
     items: usize,
-) -> Result<Vec<NamedBytes>, PluginError> {
-    let mut parts: Vec<(std::vec::IntoIter<NamedBytes>, usize)> =
+) -> Result<Vec<NamedTensorBytes>, PluginError> {
+    let mut parts: Vec<(std::vec::IntoIter<NamedTensorBytes>, usize)> =
         parts.into_iter().map(|(outputs, count)| (outputs.into_iter(), count)).collect();
     let output = |port: &ModelPort| {
-        let (descriptor, item_bytes) = (port.batch(items)?, port.item.bytes());
+        let (descriptor, item_bytes) = (port.batch_descriptor(items)?, port.item.bytes());
         let mut whole = Vec::new();
         for (outputs, count) in &mut parts {
             let Some((.., mut bytes)) = outputs.next() else { continue };

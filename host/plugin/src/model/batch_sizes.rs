@@ -11,15 +11,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub(super) struct BatchSizes {
     /// Ascending; empty for a model without batches.
     all: Vec<usize>,
-    state: Mutex<SizesState>,
+    state: Mutex<BatchSizesState>,
 }
 
 #[derive(Debug)]
-struct SizesState {
+struct BatchSizesState {
     /// Ascending.
     ready: Vec<usize>,
     /// Sizes that could not be built; they are not tried again as long as the model is loaded.
-    refused: Vec<usize>,
+    failed: Vec<usize>,
     is_building: bool,
 }
 
@@ -29,26 +29,26 @@ impl BatchSizes {
         let ready = all.iter().take(1).copied().collect();
         BatchSizes {
             all: all.to_vec(),
-            state: Mutex::new(SizesState { ready, refused: Vec::new(), is_building: false }),
+            state: Mutex::new(BatchSizesState { ready, failed: Vec::new(), is_building: false }),
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, SizesState> {
+    fn state(&self) -> MutexGuard<'_, BatchSizesState> {
         // The state is whole between any two statements that hold it.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The sizes that there are programs for, ascending.
-    pub(super) fn ready(&self) -> Vec<usize> {
+    pub(super) fn ready_sizes(&self) -> Vec<usize> {
         self.state().ready.clone()
     }
 
     /// The size that `items` fill, if it is to be built now: it is not there, was not refused, and no other is being built.
-    /// The caller builds it and says by [`BatchSizes::finish`] what became of it.
-    pub(super) fn begin(&self, items: usize) -> Option<usize> {
-        let size = filled(&self.all, items)?;
+    /// The caller builds it and says by [`BatchSizes::finish_building`] what became of it.
+    pub(super) fn begin_building(&self, items: usize) -> Option<usize> {
+        let size = size_to_fill(&self.all, items)?;
         let mut state = self.state();
-        if state.is_building || state.ready.contains(&size) || state.refused.contains(&size) {
+        if state.is_building || state.ready.contains(&size) || state.failed.contains(&size) {
             return None;
         }
         state.is_building = true;
@@ -60,11 +60,11 @@ impl BatchSizes {
         self.state().is_building
     }
 
-    /// Ends what [`BatchSizes::begin`] began.
-    pub(super) fn finish(&self, size: usize, is_built: bool) {
+    /// Ends what [`BatchSizes::begin_building`] began.
+    pub(super) fn finish_building(&self, size: usize, is_built: bool) {
         let mut state = self.state();
         state.is_building = false;
-        let sizes = if is_built { &mut state.ready } else { &mut state.refused };
+        let sizes = if is_built { &mut state.ready } else { &mut state.failed };
         sizes.push(size);
         sizes.sort_unstable();
     }
@@ -77,7 +77,7 @@ impl BatchSizes {
 
 /// The size of `sizes` that `items` fill: the smallest that holds them, if they are more than half of it; else the largest
 /// that they fill whole.
-fn filled(sizes: &[usize], items: usize) -> Option<usize> {
+fn size_to_fill(sizes: &[usize], items: usize) -> Option<usize> {
     let holding = sizes.iter().copied().find(|&size| size >= items).filter(|size| 2 * items > *size);
     holding.or_else(|| sizes.iter().copied().rev().find(|&size| size <= items))
 }
@@ -91,24 +91,24 @@ mod tests {
         let sizes = [1, 8, 32];
         let cases = [(1, 1), (2, 1), (4, 1), (5, 8), (8, 8), (9, 8), (16, 8), (17, 32), (32, 32), (500, 32)];
         for (items, size) in cases {
-            assert_eq!(filled(&sizes, items), Some(size), "{items}");
+            assert_eq!(size_to_fill(&sizes, items), Some(size), "{items}");
         }
-        assert_eq!(filled(&[8], 2), None);
-        assert_eq!(filled(&[], 2), None);
+        assert_eq!(size_to_fill(&[8], 2), None);
+        assert_eq!(size_to_fill(&[], 2), None);
     }
 
     #[test]
-    fn larger_sizes_are_built_one_at_a_time_and_once() {
+    fn each_larger_size_is_built_once_and_one_at_a_time() {
         let sizes = BatchSizes::new(&[1, 8, 32]);
-        assert_eq!((sizes.ready(), sizes.largest_ready()), (vec![1], 1));
-        assert_eq!(sizes.begin(1), None, "it is there");
-        assert_eq!(sizes.begin(32), Some(32));
-        assert_eq!(sizes.begin(8), None, "another is being built");
-        sizes.finish(32, true);
-        assert_eq!(sizes.begin(6), Some(8));
-        sizes.finish(8, false);
-        assert_eq!(sizes.begin(6), None, "it was refused");
-        assert_eq!((sizes.ready(), sizes.largest_ready()), (vec![1, 32], 32));
-        assert_eq!(BatchSizes::new(&[]).begin(3), None);
+        assert_eq!((sizes.ready_sizes(), sizes.largest_ready()), (vec![1], 1));
+        assert_eq!(sizes.begin_building(1), None, "it is there");
+        assert_eq!(sizes.begin_building(32), Some(32));
+        assert_eq!(sizes.begin_building(8), None, "another is being built");
+        sizes.finish_building(32, true);
+        assert_eq!(sizes.begin_building(6), Some(8));
+        sizes.finish_building(8, false);
+        assert_eq!(sizes.begin_building(6), None, "it was refused");
+        assert_eq!((sizes.ready_sizes(), sizes.largest_ready()), (vec![1, 32], 32));
+        assert_eq!(BatchSizes::new(&[]).begin_building(3), None);
     }
 }

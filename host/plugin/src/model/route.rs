@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 
 use super::ModelPort;
-use super::signature::held;
+use super::signature::encode_in_range;
 use crate::bindings::predictor;
 use crate::error::PluginError;
 use crate::limits::{ROUTE_BYTES_MAX, ROUTES_MAX};
 
 /// A part of a path between slashes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Segment {
+pub enum RouteSegment {
     /// This word.
     Word(String),
     /// Anything, which is the value of the input of this name.
@@ -19,45 +19,45 @@ pub enum Segment {
 
 /// A path under which a model is asked.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Route {
+pub struct ModelRoute {
     /// As the plugin gave it: `/brighten/{gain}`.
     pub path: String,
     /// Its segments; none for `/`.
-    pub segments: Vec<Segment>,
+    pub segments: Vec<RouteSegment>,
     /// One item of each input that the route gives by itself: dense little-endian elements.
-    pub given: Vec<(String, Vec<u8>)>,
+    pub fixed_inputs: Vec<(String, Vec<u8>)>,
 }
 
-impl Route {
+impl ModelRoute {
     /// What the inputs in the path are, if `path` is one of this route's: by name, as they stand there.
-    pub fn matches<'p>(&self, path: &[&'p str]) -> Option<Vec<(&str, &'p str)>> {
+    pub fn match_path<'p>(&self, path: &[&'p str]) -> Option<Vec<(&str, &'p str)>> {
         if path.len() != self.segments.len() {
             return None;
         }
         let mut inputs = Vec::new();
         for (segment, text) in self.segments.iter().zip(path) {
             match segment {
-                Segment::Word(word) if word == text => {}
-                Segment::Word(_) => return None,
-                Segment::Input(name) => inputs.push((name.as_str(), *text)),
+                RouteSegment::Word(word) if word == text => {}
+                RouteSegment::Word(_) => return None,
+                RouteSegment::Input(name) => inputs.push((name.as_str(), *text)),
             }
         }
         Some(inputs)
     }
 
     /// Names of the inputs that the route gives, by its path or by itself.
-    pub fn inputs(&self) -> impl Iterator<Item = &str> {
+    pub fn input_names(&self) -> impl Iterator<Item = &str> {
         let in_path = self.segments.iter().filter_map(|segment| match segment {
-            Segment::Input(name) => Some(name.as_str()),
-            Segment::Word(_) => None,
+            RouteSegment::Input(name) => Some(name.as_str()),
+            RouteSegment::Word(_) => None,
         });
-        in_path.chain(self.given.iter().map(|(name, _)| name.as_str()))
+        in_path.chain(self.fixed_inputs.iter().map(|(name, _)| name.as_str()))
     }
 }
 
 /// # Errors
 /// `BadSignature`.
-pub(super) fn routes(given: Vec<predictor::Route>, inputs: &[ModelPort]) -> Result<Vec<Route>, PluginError> {
+pub(super) fn parse_routes(given: Vec<predictor::Route>, inputs: &[ModelPort]) -> Result<Vec<ModelRoute>, PluginError> {
     if given.len() > ROUTES_MAX {
         let count = given.len();
         return Err(PluginError::signature(format!("it has {count} routes, more than {ROUTES_MAX}")));
@@ -67,33 +67,33 @@ pub(super) fn routes(given: Vec<predictor::Route>, inputs: &[ModelPort]) -> Resu
     for predictor::Route { path, inputs: values } in given {
         let refuse = |reason: String| PluginError::signature(format!("route {path:?}: {reason}"));
         let port = |name: &str| inputs.iter().find(|port| port.name == name);
-        let segments = segments(&path).map_err(refuse)?;
+        let segments = parse_segments(&path).map_err(refuse)?;
         let mut given = Vec::with_capacity(values.len());
         for (name, value) in values {
             let port = port(&name).ok_or_else(|| refuse(format!("the model has no input {name:?}")))?;
-            let held = held(port.item.dtype, value);
+            let held = encode_in_range(port.item.dtype, value);
             let element = held.ok_or_else(|| refuse(format!("{} does not hold {value}", port.item.dtype)))?;
             given.push((name, element.repeat(port.item.shape.elements())));
         }
         let shape: Vec<Option<&str>> = segments
             .iter()
             .map(|segment| match segment {
-                Segment::Word(word) => Some(word.as_str()),
-                Segment::Input(_) => None,
+                RouteSegment::Word(word) => Some(word.as_str()),
+                RouteSegment::Input(_) => None,
             })
             .collect();
         if !paths.insert(format!("{shape:?}")) {
             return Err(refuse("another route matches the same paths".to_owned()));
         }
-        let route = Route { path: path.clone(), segments, given };
+        let route = ModelRoute { path: path.clone(), segments, fixed_inputs: given };
         let mut names = BTreeSet::new();
-        for name in route.inputs() {
+        for name in route.input_names() {
             let found = port(name).ok_or_else(|| refuse(format!("the model has no input {name:?}")))?;
             if !names.insert(name) {
                 return Err(refuse(format!("it gives the input {name:?} twice")));
             }
-            let in_path = route.segments.contains(&Segment::Input(name.to_owned()));
-            if in_path && found.text_bytes().is_none() && found.item.shape.elements() != 1 {
+            let in_path = route.segments.contains(&RouteSegment::Input(name.to_owned()));
+            if in_path && found.text_bytes_max().is_none() && found.item.shape.elements() != 1 {
                 return Err(refuse(format!("the input {name:?} is {}, and a path holds one number", found.item)));
             }
         }
@@ -102,7 +102,7 @@ pub(super) fn routes(given: Vec<predictor::Route>, inputs: &[ModelPort]) -> Resu
     Ok(routes)
 }
 
-fn segments(path: &str) -> Result<Vec<Segment>, String> {
+fn parse_segments(path: &str) -> Result<Vec<RouteSegment>, String> {
     let Some(rest) = path.strip_prefix('/').filter(|_| path.len() <= ROUTE_BYTES_MAX) else {
         return Err(format!("a path begins with / and has at most {ROUTE_BYTES_MAX} bytes"));
     };
@@ -113,9 +113,9 @@ fn segments(path: &str) -> Result<Vec<Segment>, String> {
         let input = text.strip_prefix('{').and_then(|text| text.strip_suffix('}'));
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
         match input {
-            Some(name) => Ok(Segment::Input(name.to_owned())),
+            Some(name) => Ok(RouteSegment::Input(name.to_owned())),
             None if !text.is_empty() && text.bytes().all(plain) && !text.starts_with('.') => {
-                Ok(Segment::Word(text.to_owned()))
+                Ok(RouteSegment::Word(text.to_owned()))
             }
             None => Err(format!("{text:?} is neither letters, digits, `.`, `_`, `-` nor an input in braces")),
         }
@@ -138,7 +138,7 @@ mod tests {
         }
     }
 
-    fn made(given: &[(&str, &[(&str, f64)])]) -> Result<Vec<Route>, String> {
+    fn routes_from(given: &[(&str, &[(&str, f64)])]) -> Result<Vec<ModelRoute>, String> {
         let inputs = [
             port("image", DType::U8, &[2, 2], Some("image")),
             port("gain", DType::F32, &[], None),
@@ -148,21 +148,21 @@ mod tests {
             path: (*path).to_owned(),
             inputs: values.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect(),
         };
-        routes(given.iter().map(route).collect(), &inputs).map_err(|error| error.to_string())
+        parse_routes(given.iter().map(route).collect(), &inputs).map_err(|error| error.to_string())
     }
 
     #[test]
-    fn paths_are_matched_and_their_inputs_named() {
-        let routes = made(&[("/", &[]), ("/dim/{gain}/{word}", &[]), ("/dim/most", &[("gain", 0.5)])]).unwrap();
-        assert_eq!(routes[0].matches(&[]), Some(vec![]));
-        assert_eq!(routes[1].matches(&["dim", "0.25", "so"]), Some(vec![("gain", "0.25"), ("word", "so")]));
-        assert_eq!(routes[1].matches(&["dim", "0.25"]), None);
-        assert_eq!(routes[2].given, [("gain".to_owned(), 0.5_f32.to_le_bytes().to_vec())]);
-        assert_eq!(routes[2].matches(&["dim", "least"]), None);
+    fn route_paths_match_and_name_their_inputs() {
+        let routes = routes_from(&[("/", &[]), ("/dim/{gain}/{word}", &[]), ("/dim/most", &[("gain", 0.5)])]).unwrap();
+        assert_eq!(routes[0].match_path(&[]), Some(vec![]));
+        assert_eq!(routes[1].match_path(&["dim", "0.25", "so"]), Some(vec![("gain", "0.25"), ("word", "so")]));
+        assert_eq!(routes[1].match_path(&["dim", "0.25"]), None);
+        assert_eq!(routes[2].fixed_inputs, [("gain".to_owned(), 0.5_f32.to_le_bytes().to_vec())]);
+        assert_eq!(routes[2].match_path(&["dim", "least"]), None);
     }
 
     #[test]
-    fn routes_that_make_no_sense_are_refused() {
+    fn invalid_routes_are_refused() {
         for (given, says) in [
             (&[("dim", &[][..])][..], "begins with /"),
             (&[("/a//b", &[])], "neither letters"),
@@ -175,7 +175,7 @@ mod tests {
             (&[("/{gain}", &[("gain", 1.0)])], "twice"),
             (&[("/a/{gain}", &[]), ("/a/{word}", &[])], "another route matches"),
         ] {
-            let error = made(given).unwrap_err();
+            let error = routes_from(given).unwrap_err();
             assert!(error.contains(says), "{error}");
         }
     }

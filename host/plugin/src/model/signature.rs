@@ -9,10 +9,10 @@ use saggar_tensor::{DType, Descriptor, Shape};
 use crate::bindings::predictor;
 use crate::convert;
 use crate::error::PluginError;
-use crate::initial::element;
+use crate::initializers::encode_element;
 use crate::limits::{BATCH_ITEMS_MAX, BATCH_SIZES_MAX, CLASSES_MAX, SIGNATURE_PORTS_MAX};
 
-use super::route::{Route, routes};
+use super::route::{ModelRoute, parse_routes};
 
 /// A named input or output of a model.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,7 +33,7 @@ pub struct ModelPort {
 
 impl ModelPort {
     /// The most bytes that a text of this port has; none where it is no text.
-    pub fn text_bytes(&self) -> Option<usize> {
+    pub fn text_bytes_max(&self) -> Option<usize> {
         match (self.semantics.as_deref(), self.item.dtype, self.item.shape.dims()) {
             (Some("text"), DType::U8, &[bytes]) if bytes > 0 => Some(bytes),
             _ => None,
@@ -47,7 +47,7 @@ impl ModelPort {
 
     /// One item of the default, dense and little-endian; none where the input must be given.
     pub fn default_item(&self) -> Option<Vec<u8>> {
-        let element = held(self.item.dtype, self.default?)?;
+        let element = encode_in_range(self.item.dtype, self.default?)?;
         Some(element.repeat(self.item.shape.elements()))
     }
 
@@ -55,7 +55,7 @@ impl ModelPort {
     ///
     /// # Errors
     /// `BadInput` where it would be too large for a tensor.
-    pub fn batch(&self, items: usize) -> Result<Descriptor, PluginError> {
+    pub fn batch_descriptor(&self, items: usize) -> Result<Descriptor, PluginError> {
         let dims = [&[items], self.item.shape.dims()].concat();
         match Shape::new(dims) {
             Ok(shape) => Ok(Descriptor::new(self.item.dtype, shape)),
@@ -69,18 +69,18 @@ impl ModelPort {
 }
 
 /// An element of a type that is a number and in range, or none where the type has none for the value.
-pub(super) fn held(dtype: DType, value: f64) -> Option<Vec<u8>> {
+pub(super) fn encode_in_range(dtype: DType, value: f64) -> Option<Vec<u8>> {
     let is_number = match dtype {
         DType::F32 => (value as f32).is_finite(),
         DType::F16 => float16::from_bits(float16::to_bits(value)).is_finite(),
         DType::I64 | DType::U64 | DType::I32 | DType::U32 | DType::I8 | DType::U8 => value.is_finite(),
     };
-    is_number.then(|| element(dtype, value)).flatten()
+    is_number.then(|| encode_element(dtype, value)).flatten()
 }
 
 /// What a model takes and gives.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Signature {
+pub struct ModelSignature {
     /// At least one.
     pub inputs: Vec<ModelPort>,
     /// At least one.
@@ -88,10 +88,10 @@ pub struct Signature {
     /// Batch sizes that the model has graphs for: ascending. Empty where it knows no batches: then an item is a whole call.
     pub batch_sizes: Vec<usize>,
     /// Paths of its own, below the model's.
-    pub routes: Vec<Route>,
+    pub routes: Vec<ModelRoute>,
 }
 
-impl Signature {
+impl ModelSignature {
     /// The input that a request means which names none: the only one, or the only one without a default.
     pub fn only_input(&self) -> Option<&ModelPort> {
         if let [port] = self.inputs.as_slice() {
@@ -103,8 +103,8 @@ impl Signature {
 
     /// # Errors
     /// `BadSignature`.
-    pub(super) fn new(given: predictor::Signature) -> Result<Signature, PluginError> {
-        let batch_sizes = convert::sizes(&given.batch_sizes);
+    pub(super) fn from_wit(given: predictor::Signature) -> Result<ModelSignature, PluginError> {
+        let batch_sizes = convert::to_usizes(&given.batch_sizes);
         let (smallest, largest) = (batch_sizes.first().copied().unwrap_or(1), batch_sizes.last().copied().unwrap_or(1));
         let ascending = batch_sizes.is_sorted_by(|a, b| a < b);
         if !ascending || smallest == 0 || largest > BATCH_ITEMS_MAX as usize || batch_sizes.len() > BATCH_SIZES_MAX {
@@ -112,18 +112,18 @@ impl Signature {
                 "batch sizes {batch_sizes:?} are not up to {BATCH_SIZES_MAX} ascending sizes from 1 to {BATCH_ITEMS_MAX}"
             )));
         }
-        let inputs = ports("input", given.inputs, largest)?;
-        let outputs = ports("output", given.outputs, largest)?;
+        let inputs = parse_ports("input", given.inputs, largest)?;
+        let outputs = parse_ports("output", given.outputs, largest)?;
         if let Some(port) = outputs.iter().find(|port| port.default.is_some()) {
             let name = &port.name;
             return Err(PluginError::signature(format!("output {name} has a default, which only inputs have")));
         }
-        let routes = routes(given.routes, &inputs)?;
-        Ok(Signature { inputs, outputs, batch_sizes, routes })
+        let routes = parse_routes(given.routes, &inputs)?;
+        Ok(ModelSignature { inputs, outputs, batch_sizes, routes })
     }
 }
 
-fn ports(kind: &str, given: Vec<predictor::Port>, largest: usize) -> Result<Vec<ModelPort>, PluginError> {
+fn parse_ports(kind: &str, given: Vec<predictor::Port>, largest: usize) -> Result<Vec<ModelPort>, PluginError> {
     if given.is_empty() || given.len() > SIGNATURE_PORTS_MAX {
         let count = given.len();
         return Err(PluginError::signature(format!("it has {count} {kind}s, not 1 to {SIGNATURE_PORTS_MAX}")));
@@ -138,21 +138,21 @@ fn ports(kind: &str, given: Vec<predictor::Port>, largest: usize) -> Result<Vec<
             let count = classes.len();
             return Err(PluginError::signature(format!("{kind} {name} has {count} classes, more than {CLASSES_MAX}")));
         }
-        let dims = convert::sizes(&item.shape);
+        let dims = convert::to_usizes(&item.shape);
         let shape = Shape::new(dims).map_err(|error| PluginError::signature(format!("{kind} {name}: {error}")))?;
         let item = Descriptor::new(convert::dtype(item.data_type), shape);
         let port = ModelPort { name, item, semantics, classes, default };
-        port.batch(largest).map_err(|error| PluginError::signature(error.to_string()))?;
-        forms(kind, &port)?;
+        port.batch_descriptor(largest).map_err(|error| PluginError::signature(error.to_string()))?;
+        check_port(kind, &port)?;
         ports.push(port);
     }
     Ok(ports)
 }
 
 /// Checks that a port can have the form and the default that it says it has.
-fn forms(kind: &str, port: &ModelPort) -> Result<(), PluginError> {
+fn check_port(kind: &str, port: &ModelPort) -> Result<(), PluginError> {
     let ModelPort { name, item, .. } = port;
-    if port.semantics.as_deref() == Some("text") && port.text_bytes().is_none() {
+    if port.semantics.as_deref() == Some("text") && port.text_bytes_max().is_none() {
         let reason = format!("{kind} {name} is {item}, and a text is uint8 of one dimension, which is not 0");
         return Err(PluginError::signature(reason));
     }
@@ -161,7 +161,7 @@ fn forms(kind: &str, port: &ModelPort) -> Result<(), PluginError> {
         return Err(PluginError::signature(reason));
     }
     match port.default {
-        Some(default) if held(item.dtype, default).is_none() => {
+        Some(default) if encode_in_range(item.dtype, default).is_none() => {
             let reason = format!("{kind} {name} has the default {default}, which {} does not hold", item.dtype);
             Err(PluginError::signature(reason))
         }

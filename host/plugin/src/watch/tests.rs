@@ -6,7 +6,7 @@ const DEBOUNCE: Duration = Duration::from_millis(20);
 /// Longer than any test may take: a tick that comes was caused by an event.
 const NEVER: Duration = Duration::from_secs(600);
 
-fn models() -> (tempfile::TempDir, PathBuf) {
+fn models_dir() -> (tempfile::TempDir, PathBuf) {
     let home = tempfile::tempdir().unwrap();
     let dir = home.path().join("models");
     fs::create_dir(&dir).unwrap();
@@ -14,8 +14,8 @@ fn models() -> (tempfile::TempDir, PathBuf) {
 }
 
 #[test]
-fn a_new_version_ticks() {
-    let (_home, dir) = models();
+fn a_new_version_triggers_a_tick() {
+    let (_home, dir) = models_dir();
     let mut watch = ModelWatch::start_with(&dir, DEBOUNCE, NEVER).unwrap();
     fs::create_dir_all(dir.join("digits/1")).unwrap();
     assert_eq!(watch.blocking_changed(), Some(()));
@@ -24,8 +24,8 @@ fn a_new_version_ticks() {
 }
 
 #[test]
-fn a_replaced_directory_is_followed() {
-    let (home, dir) = models();
+fn a_replaced_models_directory_is_still_watched() {
+    let (home, dir) = models_dir();
     let mut watch = ModelWatch::start_with(&dir, DEBOUNCE, NEVER).unwrap();
     let other = home.path().join("other");
     fs::create_dir(&other).unwrap();
@@ -38,23 +38,23 @@ fn a_replaced_directory_is_followed() {
 }
 
 #[test]
-fn time_alone_ticks() {
-    let (_home, dir) = models();
+fn the_rescan_interval_triggers_a_tick() {
+    let (_home, dir) = models_dir();
     let mut watch = ModelWatch::start_with(&dir, DEBOUNCE, Duration::from_millis(5)).unwrap();
     assert_eq!(watch.blocking_changed(), Some(()));
     assert_eq!(watch.blocking_changed(), Some(()));
 }
 
 #[test]
-fn a_missing_directory_is_an_error() {
-    let (home, _) = models();
+fn watching_a_missing_directory_is_an_error() {
+    let (home, _) = models_dir();
     let error = ModelWatch::start(&home.path().join("nowhere")).unwrap_err();
     assert_eq!(error.reason(), "WATCH");
 }
 
 #[test]
-fn dropping_ends_the_thread() {
-    let (_home, dir) = models();
+fn dropping_the_watch_ends_its_thread() {
+    let (_home, dir) = models_dir();
     let ModelWatch { ticks, _watcher } = ModelWatch::start_with(&dir, DEBOUNCE, NEVER).unwrap();
     drop(_watcher);
     let mut ticks = ticks;

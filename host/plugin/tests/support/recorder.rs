@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use saggar_device::Backend;
-use saggar_plugin::{Beginning, JobContext, LogLevel, OpenedModel, PluginError, Shards};
+use saggar_plugin::{BatchShards, InitialState, JobContext, LogLevel, OpenedModel, PluginError};
 use saggar_store::checkpoint::{Checkpoint, SavedVariable};
 
 /// The CPU device.
@@ -14,11 +14,11 @@ pub(crate) fn cpu() -> Arc<dyn Backend> {
 
 /// What a training reported. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Record(Arc<Mutex<Kept>>);
+pub(crate) struct JobRecording(Arc<Mutex<RecordedCalls>>);
 
-/// The parts of a [`Record`].
+/// The parts of a [`JobRecording`].
 #[derive(Debug, Default)]
-pub(crate) struct Kept {
+pub(crate) struct RecordedCalls {
     pub(crate) lines: Vec<(LogLevel, String)>,
     pub(crate) metrics: Vec<(u64, String, f64)>,
     pub(crate) samples: u64,
@@ -28,17 +28,17 @@ pub(crate) struct Kept {
     pub(crate) outputs: Vec<(String, Vec<u8>)>,
 }
 
-impl Record {
+impl JobRecording {
     /// Looks at it.
-    pub(crate) fn with<R>(&self, look: impl FnOnce(&mut Kept) -> R) -> R {
+    pub(crate) fn with<R>(&self, look: impl FnOnce(&mut RecordedCalls) -> R) -> R {
         look(&mut self.0.lock().unwrap())
     }
 }
 
 /// The job.
 #[derive(Debug)]
-pub(crate) struct Recorder {
-    pub(crate) record: Record,
+pub(crate) struct RecordingJobContext {
+    pub(crate) record: JobRecording,
     pub(crate) parameters: String,
     /// A checkpoint every so many steps.
     pub(crate) every: u64,
@@ -51,10 +51,10 @@ pub(crate) struct Recorder {
     pub(crate) shards: u32,
 }
 
-impl Default for Recorder {
-    fn default() -> Recorder {
-        Recorder {
-            record: Record::default(),
+impl Default for RecordingJobContext {
+    fn default() -> RecordingJobContext {
+        RecordingJobContext {
+            record: JobRecording::default(),
             parameters: "{}".to_owned(),
             every: u64::MAX,
             stop_at: u64::MAX,
@@ -66,7 +66,7 @@ impl Default for Recorder {
     }
 }
 
-impl JobContext for Recorder {
+impl JobContext for RecordingJobContext {
     fn parameters(&self) -> String {
         self.parameters.clone()
     }
@@ -79,15 +79,15 @@ impl JobContext for Recorder {
         1
     }
 
-    fn shards(&self) -> Shards {
-        Shards { count: self.shards, own: 0..self.shards }
+    fn shards(&self) -> BatchShards {
+        BatchShards { count: self.shards, own: 0..self.shards }
     }
 
-    fn leaves_out(&self) -> bool {
+    fn skips_nonfinite(&self) -> bool {
         self.leaves_out
     }
 
-    fn is_mixed(&self) -> bool {
+    fn is_mixed_precision(&self) -> bool {
         self.is_mixed
     }
 
@@ -103,7 +103,7 @@ impl JobContext for Recorder {
         self.step = step;
     }
 
-    fn drawn(&mut self, items: u64, _: Duration) {
+    fn items_drawn(&mut self, items: u64, _: Duration) {
         self.record.with(|kept| kept.samples += items);
     }
 
@@ -111,9 +111,9 @@ impl JobContext for Recorder {
         Err(PluginError::job(format!("secret `{name}` was not granted")))
     }
 
-    fn restore(&mut self) -> Result<Beginning, PluginError> {
+    fn initial_state(&mut self) -> Result<InitialState, PluginError> {
         let last = self.record.with(|kept| kept.checkpoints.last().cloned());
-        Ok(last.map_or(Beginning::Nothing, Beginning::Checkpoint))
+        Ok(last.map_or(InitialState::Nothing, InitialState::Checkpoint))
     }
 
     fn checkpoint_due(&mut self, step: u64) -> bool {

@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::reading::Item;
-use crate::report::Kind;
-use crate::table::Table;
+use crate::manifest_table::ManifestTable;
+use crate::manifest_value::ManifestValue;
+use crate::parse_report::TableKind;
 use crate::units;
 
 /// How a model is served.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Model {
+pub struct ModelSection {
     /// The plugin that it is of.
     pub plugin: Option<String>,
     /// The directory of its versions.
@@ -22,11 +22,11 @@ pub struct Model {
     /// Whether requests that name no model get this one.
     pub default: Option<bool>,
     /// How requests are put together.
-    pub batch: Option<Batch>,
+    pub batch: Option<BatchingSettings>,
     /// How many wait, and how long.
-    pub queue: Option<Waiting>,
+    pub queue: Option<RequestQueueSettings>,
     /// How long it stays loaded when nobody asks.
-    pub keep_alive: Option<KeepAlive>,
+    pub keep_alive: Option<ModelKeepAlive>,
     /// Whether it stays loaded where others need the memory.
     pub pin: Option<bool>,
     /// Calls at a time, at least.
@@ -34,7 +34,7 @@ pub struct Model {
     /// Calls at a time, at most.
     pub instances_max: Option<u32>,
     /// Answers kept for requests that come again.
-    pub cache: Option<Cache>,
+    pub cache: Option<ResponseCacheSettings>,
     /// Files of inputs that are predicted before a version is ready.
     pub warmup: Vec<Value>,
     /// Shares of the requests by alias, in percent.
@@ -43,7 +43,7 @@ pub struct Model {
 
 /// How requests are put together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Batch {
+pub struct BatchingSettings {
     /// Items of a batch.
     pub max_items: Option<u32>,
     /// How long a request may wait for company.
@@ -52,7 +52,7 @@ pub struct Batch {
 
 /// How many requests wait, and how long.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Waiting {
+pub struct RequestQueueSettings {
     /// Requests that wait or are computed.
     pub capacity: Option<u32>,
     /// The time a request gets where its client names none.
@@ -61,7 +61,7 @@ pub struct Waiting {
 
 /// How long a model stays loaded when nobody asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KeepAlive {
+pub enum ModelKeepAlive {
     /// As long as the server runs.
     Forever,
     /// So long; zero unloads it at once.
@@ -70,90 +70,93 @@ pub enum KeepAlive {
 
 /// Answers kept for requests that come again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cache {
+pub struct ResponseCacheSettings {
     /// How much they may take.
     pub max_bytes: u64,
 }
 
-pub(super) fn read(table: &Table<'_>) -> Option<Model> {
-    let count = |item: &Item<'_>| item.count(0, 1024);
-    let model = Model {
-        plugin: table.optional("plugin", |item| item.reference(Kind::Plugin)),
+pub(super) fn read_model(table: &ManifestTable<'_>) -> Option<ModelSection> {
+    let count = |item: &ManifestValue<'_>| item.bounded_count(0, 1024);
+    let model = ModelSection {
+        plugin: table.optional("plugin", |item| item.table_reference(TableKind::Plugin)),
         weights: table.optional("weights", |item| item.string()),
-        routes: table.optional("routes", |item| item.list(route)).unwrap_or_default(),
+        routes: table.optional("routes", |item| item.list(read_route)).unwrap_or_default(),
         default: table.optional("default", |item| item.boolean()),
-        batch: table.optional("batch", |item| batch(&item.table()?)),
-        queue: table.optional("queue", |item| waiting(&item.table()?)),
-        keep_alive: table
-            .optional("keep_alive", |item| item.unit(keep_alive, "a time such as \"5m\" or \"0s\", or \"forever\"")),
+        batch: table.optional("batch", |item| read_batching(&item.table()?)),
+        queue: table.optional("queue", |item| read_request_queue(&item.table()?)),
+        keep_alive: table.optional("keep_alive", |item| {
+            item.parse_text_or_report(parse_keep_alive, "a time such as \"5m\" or \"0s\", or \"forever\"")
+        }),
         pin: table.optional("pin", |item| item.boolean()),
         instances_min: table.optional("min_instances", count),
-        instances_max: table.optional("instances_max", |item| item.count(1, 1024)),
-        cache: table.optional("cache", |item| cache(&item.table()?)),
-        warmup: table.optional("warmup", |item| item.list(Item::json)).unwrap_or_default(),
-        traffic: table.optional("traffic", traffic).unwrap_or_default(),
+        instances_max: table.optional("instances_max", |item| item.bounded_count(1, 1024)),
+        cache: table.optional("cache", |item| read_response_cache(&item.table()?)),
+        warmup: table.optional("warmup", |item| item.list(ManifestValue::to_json)).unwrap_or_default(),
+        traffic: table.optional("traffic", read_traffic).unwrap_or_default(),
     };
-    remark_what_is_checked_only(table);
-    table.finish();
+    remark_unapplied_keys(table);
+    table.report_unknown_keys();
     Some(model)
 }
 
 /// Keys that stand for what a server is told elsewhere: they are checked, and it is said where they hold.
-fn remark_what_is_checked_only(table: &Table<'_>) {
+fn remark_unapplied_keys(table: &ManifestTable<'_>) {
     let elsewhere = [
         ("plugin", "a version brings its plugin: `saggar dev` and `saggar run` publish one"),
         ("routes", "the plugin itself names the paths that it answers"),
         ("traffic", "shares are given to versions that are there: PUT /api/v1/models/NAME/traffic"),
     ];
     for (key, place) in elsewhere {
-        if let Some(item) = table.item(key) {
-            item.report.remark(&item.span, format!("{}: this key is checked and not applied; {place}", item.path));
+        if let Some(item) = table.get(key) {
+            item.report.add_remark(&item.span, format!("{}: this key is checked and not applied; {place}", item.path));
         }
     }
 }
 
-fn route(item: &Item<'_>) -> Option<String> {
+fn read_route(item: &ManifestValue<'_>) -> Option<String> {
     match item.text()? {
         path if path.starts_with('/') => Some(path.to_owned()),
-        _ => item.refuse("a path such as \"/predict\""),
+        _ => item.report_expected("a path such as \"/predict\""),
     }
 }
 
-fn batch(table: &Table<'_>) -> Option<Batch> {
-    let max_items = table.optional("max_items", |item| item.count(1, u32::from(u16::MAX)));
-    let max_delay = table.optional("max_delay", |item| item.time());
-    table.finish();
-    Some(Batch { max_items, max_delay })
+fn read_batching(table: &ManifestTable<'_>) -> Option<BatchingSettings> {
+    let max_items = table.optional("max_items", |item| item.bounded_count(1, u32::from(u16::MAX)));
+    let max_delay = table.optional("max_delay", |item| item.duration());
+    table.report_unknown_keys();
+    Some(BatchingSettings { max_items, max_delay })
 }
 
-fn waiting(table: &Table<'_>) -> Option<Waiting> {
-    let capacity = table.optional("capacity", |item| item.count(1, 1 << 20));
-    let timeout = table.optional("timeout", |item| item.time());
-    table.finish();
-    Some(Waiting { capacity, timeout })
+fn read_request_queue(table: &ManifestTable<'_>) -> Option<RequestQueueSettings> {
+    let capacity = table.optional("capacity", |item| item.bounded_count(1, 1 << 20));
+    let timeout = table.optional("timeout", |item| item.duration());
+    table.report_unknown_keys();
+    Some(RequestQueueSettings { capacity, timeout })
 }
 
-fn cache(table: &Table<'_>) -> Option<Cache> {
-    let max_bytes = table.required("max_bytes", "max_bytes = \"64MiB\"", |item| item.size());
-    table.finish();
-    Some(Cache { max_bytes: max_bytes? })
+fn read_response_cache(table: &ManifestTable<'_>) -> Option<ResponseCacheSettings> {
+    let max_bytes = table.required("max_bytes", "max_bytes = \"64MiB\"", |item| item.size_bytes());
+    table.report_unknown_keys();
+    Some(ResponseCacheSettings { max_bytes: max_bytes? })
 }
 
-fn keep_alive(text: &str) -> Result<KeepAlive, crate::error::UnitError> {
+fn parse_keep_alive(text: &str) -> Result<ModelKeepAlive, crate::error::UnitError> {
     match text {
-        "forever" => Ok(KeepAlive::Forever),
-        _ => units::duration(text).map(KeepAlive::For),
+        "forever" => Ok(ModelKeepAlive::Forever),
+        _ => units::parse_duration(text).map(ModelKeepAlive::For),
     }
 }
 
 /// Shares in percent that make a hundred.
-fn traffic(item: &Item<'_>) -> Option<BTreeMap<String, u32>> {
+fn read_traffic(item: &ManifestValue<'_>) -> Option<BTreeMap<String, u32>> {
     let mut shares = BTreeMap::new();
     for (alias, share) in item.table()?.entries() {
-        shares.insert(alias, share.count(0, 100)?);
+        shares.insert(alias, share.bounded_count(0, 100)?);
     }
     match shares.values().sum::<u32>() {
         100 => Some(shares),
-        sum => item.wrong(format!("the shares make {sum}, expected 100"), "such as { stable = 90, canary = 10 }"),
+        sum => {
+            item.report_error(format!("the shares make {sum}, expected 100"), "such as { stable = 90, canary = 10 }")
+        }
     }
 }

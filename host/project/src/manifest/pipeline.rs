@@ -6,25 +6,25 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use crate::limits::{RETRY_MAX, STEPS_MAX};
-use crate::name::nearest;
-use crate::reading::Item;
-use crate::report::{Kind, Span};
-use crate::table::Table;
+use crate::manifest_table::ManifestTable;
+use crate::manifest_value::ManifestValue;
+use crate::name::nearest_name;
+use crate::parse_report::{SourceSpan, TableKind};
 
-use super::task::{Args, Task};
+use super::task::{TaskArguments, TaskSection};
 
 /// Steps that follow each other.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Pipeline {
+pub struct PipelineSection {
     /// What a run may be given, with its defaults.
     pub params: BTreeMap<String, Value>,
     /// In an order in which each follows what it needs.
-    pub steps: Vec<Step>,
+    pub steps: Vec<PipelineStep>,
 }
 
 /// One step.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Step {
+pub struct PipelineStep {
     /// Its name, once in the pipeline.
     pub name: String,
     /// What it does.
@@ -32,7 +32,7 @@ pub struct Step {
     /// The steps that must have succeeded.
     pub after: Vec<String>,
     /// Given to the task besides its own; may hold placeholders.
-    pub args: Args,
+    pub args: TaskArguments,
     /// A placeholder whose value says whether the step is left out.
     pub when: Option<String>,
     /// Whether it may run twice to the same end.
@@ -60,55 +60,60 @@ pub enum StepAction {
 }
 
 /// A step, and the texts in it that may hold placeholders or names of other steps.
-struct Placed {
-    step: Step,
-    span: Span,
-    after: Vec<(String, Span)>,
-    texts: Vec<(String, Span)>,
+struct SpannedStep {
+    step: PipelineStep,
+    span: SourceSpan,
+    after: Vec<(String, SourceSpan)>,
+    texts: Vec<(String, SourceSpan)>,
 }
 
-pub(super) fn read(table: &Table<'_>, tasks: &BTreeMap<String, Task>) -> Option<Pipeline> {
+pub(super) fn read_pipeline(
+    table: &ManifestTable<'_>,
+    tasks: &BTreeMap<String, TaskSection>,
+) -> Option<PipelineSection> {
     let message = format!("[{}] is checked; running pipelines is of a later release", table.path());
-    table.report().remark(table.span(), message);
+    table.report().add_remark(table.span(), message);
     let params: BTreeMap<String, Value> =
-        table.optional("params", |item| Some(item.table()?.any())).unwrap_or_default();
+        table.optional("params", |item| Some(item.table()?.to_json_map())).unwrap_or_default();
     let items = table.required("step", "[[pipeline.NAME.step]] with name and task", |item| item.items());
-    table.finish();
+    table.report_unknown_keys();
     let items = items?;
     if items.is_empty() || items.len() > STEPS_MAX {
-        table.report().mistake(
+        table.report().add_error(
             table.span(),
             format!("[{}] has {} steps", table.path(), items.len()),
             format!("a pipeline has 1 to {STEPS_MAX}, each a [[{}.step]]", table.path()),
         );
         return None;
     }
-    let steps: Vec<Placed> = items.iter().filter_map(|item| step(item, tasks)).collect();
+    let steps: Vec<SpannedStep> = items.iter().filter_map(|item| read_step(item, tasks)).collect();
     // With a step left out for its own mistake, what is said about the others would be misleading.
     if steps.len() < items.len() {
         return None;
     }
     check_names(table, &steps);
     check_placeholders(table, &steps, &params);
-    let order = order(table, &steps)?;
-    let mut steps: Vec<Option<Step>> = steps.into_iter().map(|placed| Some(placed.step)).collect();
-    Some(Pipeline { params, steps: order.into_iter().filter_map(|at| steps[at].take()).collect() })
+    let order = topological_order(table, &steps)?;
+    let mut steps: Vec<Option<PipelineStep>> = steps.into_iter().map(|placed| Some(placed.step)).collect();
+    Some(PipelineSection { params, steps: order.into_iter().filter_map(|at| steps[at].take()).collect() })
 }
 
-fn step(item: &Item<'_>, tasks: &BTreeMap<String, Task>) -> Option<Placed> {
+fn read_step(item: &ManifestValue<'_>, tasks: &BTreeMap<String, TaskSection>) -> Option<SpannedStep> {
     let table = item.table()?;
     let mut texts = Vec::new();
     let name = table.required("name", "name = \"train\"", |item| item.name());
-    let action = action(&table, &mut texts);
+    let action = read_action(&table, &mut texts);
     let mut after = Vec::new();
     if let Some(items) = table.optional("after", |item| item.items()) {
         after.extend(items.iter().filter_map(|item| Some((item.name()?, item.span.clone()))));
     }
-    let args: Args = table
+    let args: TaskArguments = table
         .optional("args", |item| {
             let table = item.table()?;
-            texts.extend(table.entries().into_iter().filter_map(|(_, item)| Some((item.placeholders()?, item.span))));
-            Some(table.any().into_iter().collect())
+            texts.extend(
+                table.entries().into_iter().filter_map(|(_, item)| Some((item.text_with_placeholders()?, item.span))),
+            );
+            Some(table.to_json_map().into_iter().collect())
         })
         .unwrap_or_default();
     let when = table.optional("when", |item| {
@@ -118,10 +123,10 @@ fn step(item: &Item<'_>, tasks: &BTreeMap<String, Task>) -> Option<Placed> {
     });
     let flag = |key| table.optional(key, |item| item.boolean());
     let (idempotent, checkpoint) = (flag("idempotent").unwrap_or(false), flag("checkpoint").unwrap_or(false));
-    let preemptible = table.item("preemptible");
-    let wanted = preemptible.as_ref().and_then(Item::boolean);
-    let retry = table.optional("retry", |item| item.count(0, RETRY_MAX));
-    table.finish();
+    let preemptible = table.get("preemptible");
+    let wanted = preemptible.as_ref().and_then(ManifestValue::boolean);
+    let retry = table.optional("retry", |item| item.bounded_count(0, RETRY_MAX));
+    table.report_unknown_keys();
     let action = action?;
     let task = match &action {
         StepAction::Task(task) => tasks.get(task),
@@ -134,10 +139,10 @@ fn step(item: &Item<'_>, tasks: &BTreeMap<String, Task>) -> Option<Placed> {
         let place = preemptible.map_or_else(|| item.span.clone(), |item| item.span);
         let message = format!("{}: preemptible, but it can neither go on nor begin again", table.path());
         let hint = "say idempotent = true or checkpoint = true, or give its task a checkpoint";
-        table.report().mistake(&place, message, hint);
+        table.report().add_error(&place, message, hint);
     }
     let names = after.iter().map(|(name, _)| name.clone()).collect();
-    let step = Step {
+    let step = PipelineStep {
         name: name?,
         action,
         after: names,
@@ -148,22 +153,26 @@ fn step(item: &Item<'_>, tasks: &BTreeMap<String, Task>) -> Option<Placed> {
         preemptible: interrupted,
         retry,
     };
-    Some(Placed { step, span: item.span.clone(), after, texts })
+    Some(SpannedStep { step, span: item.span.clone(), after, texts })
 }
 
-fn action(table: &Table<'_>, texts: &mut Vec<(String, Span)>) -> Option<StepAction> {
+fn read_action(table: &ManifestTable<'_>, texts: &mut Vec<(String, SourceSpan)>) -> Option<StepAction> {
     let deploy = table.optional("kind", |item| item.choice(&[("task", false), ("deploy", true)])).unwrap_or(false);
     if !deploy {
-        let task = table.required("task", "task = \"train\", or kind = \"deploy\"", |item| item.reference(Kind::Task));
+        let task = table
+            .required("task", "task = \"train\", or kind = \"deploy\"", |item| item.table_reference(TableKind::Task));
         for key in ["model", "from"] {
-            if let Some(item) = table.item(key) {
-                item.wrong::<()>("only a step of kind = \"deploy\" has it", "say kind = \"deploy\", or leave it out");
+            if let Some(item) = table.get(key) {
+                item.report_error::<()>(
+                    "only a step of kind = \"deploy\" has it",
+                    "say kind = \"deploy\", or leave it out",
+                );
             }
         }
         return task.map(StepAction::Task);
     }
-    if let Some(item) = table.item("task") {
-        item.wrong::<()>("a step of kind = \"deploy\" runs no task", "leave task out, or kind");
+    if let Some(item) = table.get("task") {
+        item.report_error::<()>("a step of kind = \"deploy\" runs no task", "leave task out, or kind");
     }
     let model = table.required("model", "model = \"NAME\"", |item| item.name());
     let from = table.required("from", "from = \"${steps.train.outputs.model}\"", |item| {
@@ -175,30 +184,30 @@ fn action(table: &Table<'_>, texts: &mut Vec<(String, Span)>) -> Option<StepActi
 }
 
 /// Every name once, and every `after` a step of this pipeline.
-fn check_names(table: &Table<'_>, steps: &[Placed]) {
+fn check_names(table: &ManifestTable<'_>, steps: &[SpannedStep]) {
     let mut seen = BTreeSet::new();
     for placed in steps {
         if !seen.insert(placed.step.name.as_str()) {
             let message = format!("two steps of [{}] are called {:?}", table.path(), placed.step.name);
-            table.report().mistake(&placed.span, message, "give each its own name");
+            table.report().add_error(&placed.span, message, "give each its own name");
         }
     }
     for (name, span) in steps.iter().flat_map(|placed| &placed.after) {
-        unknown_step(table, &seen, name, span);
+        report_unknown_step(table, &seen, name, span);
     }
 }
 
-fn unknown_step(table: &Table<'_>, known: &BTreeSet<&str>, name: &str, span: &Span) {
+fn report_unknown_step(table: &ManifestTable<'_>, known: &BTreeSet<&str>, name: &str, span: &SourceSpan) {
     if known.contains(name) {
         return;
     }
     let list = || format!("its steps are: {}", known.iter().copied().collect::<Vec<_>>().join(", "));
-    let hint = nearest(name, known.iter().copied()).map_or_else(list, |near| format!("did you mean {near:?}?"));
-    table.report().mistake(span, format!("[{}] has no step {name:?}", table.path()), hint);
+    let hint = nearest_name(name, known.iter().copied()).map_or_else(list, |near| format!("did you mean {near:?}?"));
+    table.report().add_error(span, format!("[{}] has no step {name:?}", table.path()), hint);
 }
 
 /// `${params.NAME}` is a parameter, `${steps.NAME.outputs.WORD}` a step, and nothing else is a placeholder.
-fn check_placeholders(table: &Table<'_>, steps: &[Placed], params: &BTreeMap<String, Value>) {
+fn check_placeholders(table: &ManifestTable<'_>, steps: &[SpannedStep], params: &BTreeMap<String, Value>) {
     let names: BTreeSet<&str> = steps.iter().map(|placed| placed.step.name.as_str()).collect();
     for (text, span) in steps.iter().flat_map(|placed| &placed.texts) {
         for piece in text.split("${").skip(1) {
@@ -206,19 +215,19 @@ fn check_placeholders(table: &Table<'_>, steps: &[Placed], params: &BTreeMap<Str
             let report = table.report();
             match words.as_slice() {
                 _ if !piece.contains('}') => {
-                    report.mistake(span, format!("${{{piece} is not closed"), "write ${params.NAME}");
+                    report.add_error(span, format!("${{{piece} is not closed"), "write ${params.NAME}");
                 }
                 ["params", name] if params.contains_key(*name) => {}
                 ["params", name] => {
-                    let near = nearest(name, params.keys().map(String::as_str));
+                    let near = nearest_name(name, params.keys().map(String::as_str));
                     let add = || format!("add {name} to params");
                     let hint = near.map_or_else(add, |near| format!("did you mean {near:?}?"));
-                    report.mistake(span, format!("[{}] has no parameter {name:?}", table.path()), hint);
+                    report.add_error(span, format!("[{}] has no parameter {name:?}", table.path()), hint);
                 }
-                ["steps", name, "outputs", _] => unknown_step(table, &names, name, span),
+                ["steps", name, "outputs", _] => report_unknown_step(table, &names, name, span),
                 other => {
                     let message = format!("${{{}}} is no placeholder", other.join("."));
-                    report.mistake(span, message, "write ${params.NAME} or ${steps.NAME.outputs.WORD}");
+                    report.add_error(span, message, "write ${params.NAME} or ${steps.NAME.outputs.WORD}");
                 }
             }
         }
@@ -226,11 +235,11 @@ fn check_placeholders(table: &Table<'_>, steps: &[Placed], params: &BTreeMap<Str
 }
 
 /// The steps so that each comes after those it needs, otherwise as they stand.
-fn order(table: &Table<'_>, steps: &[Placed]) -> Option<Vec<usize>> {
+fn topological_order(table: &ManifestTable<'_>, steps: &[SpannedStep]) -> Option<Vec<usize>> {
     let mut order: Vec<usize> = Vec::new();
     let mut done: BTreeSet<&str> = BTreeSet::new();
     loop {
-        let ready = |placed: &Placed| placed.after.iter().all(|(name, _)| done.contains(name.as_str()));
+        let ready = |placed: &SpannedStep| placed.after.iter().all(|(name, _)| done.contains(name.as_str()));
         let next = steps.iter().enumerate().find(|(at, placed)| !order.contains(at) && ready(placed));
         let Some((at, placed)) = next else { break };
         order.push(at);
@@ -240,23 +249,24 @@ fn order(table: &Table<'_>, steps: &[Placed]) -> Option<Vec<usize>> {
         return Some(order);
     }
     let names: BTreeSet<&str> = steps.iter().map(|placed| placed.step.name.as_str()).collect();
-    let left: Vec<&Placed> = steps.iter().enumerate().filter(|(at, _)| !order.contains(at)).map(|(_, p)| p).collect();
-    if let Some(circle) = circle(&left, &names) {
+    let left: Vec<&SpannedStep> =
+        steps.iter().enumerate().filter(|(at, _)| !order.contains(at)).map(|(_, p)| p).collect();
+    if let Some(circle) = find_cycle(&left, &names) {
         let (span, words) = circle;
         let message = format!("[{}] goes in a circle: {words}", table.path());
-        table.report().mistake(&span, message, "leave one of these `after` out");
+        table.report().add_error(&span, message, "leave one of these `after` out");
     }
     None
 }
 
 /// The steps of one circle among those that never become ready, with the place of an `after` in it. None where they only
 /// wait for a step that is not there.
-fn circle(left: &[&Placed], names: &BTreeSet<&str>) -> Option<(Span, String)> {
+fn find_cycle(left: &[&SpannedStep], names: &BTreeSet<&str>) -> Option<(SourceSpan, String)> {
     let find = |name: &str| left.iter().find(|placed| placed.step.name == name);
     let mut way: Vec<&str> = vec![&left.first()?.step.name];
     loop {
         let here = find(way.last()?)?;
-        let needs = |(name, _): &&(String, Span)| names.contains(name.as_str()) && find(name).is_some();
+        let needs = |(name, _): &&(String, SourceSpan)| names.contains(name.as_str()) && find(name).is_some();
         let (next, span) = here.after.iter().find(needs)?;
         if let Some(begin) = way.iter().position(|name| name == next) {
             let mut words = way.split_off(begin);

@@ -1,25 +1,25 @@
 //! `[plugin.NAME]`: a component, how it is built, what it may reach.
 
 use crate::glob::Glob;
-use crate::reading::Item;
-use crate::table::Table;
+use crate::manifest_table::ManifestTable;
+use crate::manifest_value::ManifestValue;
 
 /// A component.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plugin {
+pub struct PluginSection {
     /// The component's file, relative to the project's directory.
     pub source: String,
     /// What it exports.
-    pub world: World,
+    pub world: PluginWorldKind,
     /// How it is made; none means that it is there.
-    pub build: Option<Build>,
+    pub build: Option<PluginBuildCommand>,
     /// What it may reach besides its data.
-    pub grants: Grants,
+    pub grants: PluginGrants,
 }
 
 /// What a component exports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum World {
+pub enum PluginWorldKind {
     /// Trains and predicts.
     #[default]
     Model,
@@ -31,7 +31,7 @@ pub enum World {
 
 /// How a component is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Build {
+pub struct PluginBuildCommand {
     /// A command of the shell, run in the project's directory. `saggar` is the program that reads this.
     pub command: String,
     /// The files that it is made of.
@@ -40,7 +40,7 @@ pub struct Build {
 
 /// What a plugin may reach. Nothing is the default, and all that this release gives.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Grants {
+pub struct PluginGrants {
     /// Paths.
     pub files: Vec<String>,
     /// Beginnings of addresses.
@@ -49,47 +49,53 @@ pub struct Grants {
     pub secrets: Vec<String>,
 }
 
-pub(super) fn read(table: &Table<'_>) -> Option<Plugin> {
-    let source = table.required("source", "source = \"target/saggar/NAME.wasm\"", source);
-    let worlds = [("model-plugin", World::Model), ("predict-plugin", World::Predict), ("train-plugin", World::Train)];
+pub(super) fn read_plugin(table: &ManifestTable<'_>) -> Option<PluginSection> {
+    let source = table.required("source", "source = \"target/saggar/NAME.wasm\"", read_source);
+    let worlds = [
+        ("model-plugin", PluginWorldKind::Model),
+        ("predict-plugin", PluginWorldKind::Predict),
+        ("train-plugin", PluginWorldKind::Train),
+    ];
     let world = table.optional("world", |item| item.choice(&worlds)).unwrap_or_default();
-    let build = table.optional("build", |item| build(&item.table()?));
-    let grants = table.optional("grants", |item| grants(&item.table()?)).unwrap_or_default();
-    table.finish();
-    Some(Plugin { source: source?, world, build, grants })
+    let build = table.optional("build", |item| read_build_command(&item.table()?));
+    let grants = table.optional("grants", |item| read_grants(&item.table()?)).unwrap_or_default();
+    table.report_unknown_keys();
+    Some(PluginSection { source: source?, world, build, grants })
 }
 
-fn source(item: &Item<'_>) -> Option<String> {
+fn read_source(item: &ManifestValue<'_>) -> Option<String> {
     match item.text()? {
         path if path.ends_with(".wasm") => Some(path.to_owned()),
-        _ => item.refuse("the path of a component, NAME.wasm"),
+        _ => item.report_expected("the path of a component, NAME.wasm"),
     }
 }
 
-fn build(table: &Table<'_>) -> Option<Build> {
+fn read_build_command(table: &ManifestTable<'_>) -> Option<PluginBuildCommand> {
     let command = table.required("command", "command = \"saggar build\"", |item| match item.text()?.trim() {
-        "" => item.refuse("a command such as \"saggar build\""),
+        "" => item.report_expected("a command such as \"saggar build\""),
         command => Some(command.to_owned()),
     });
-    let pattern = |item: &Item<'_>| item.unit(Glob::parse, "a file pattern below the project such as \"src/**/*.rs\"");
+    let pattern = |item: &ManifestValue<'_>| {
+        item.parse_text_or_report(Glob::parse, "a file pattern below the project such as \"src/**/*.rs\"")
+    };
     let watch = table.optional("watch", |item| item.list(pattern)).unwrap_or_default();
-    table.finish();
-    Some(Build { command: command?, watch })
+    table.report_unknown_keys();
+    Some(PluginBuildCommand { command: command?, watch })
 }
 
-fn grants(table: &Table<'_>) -> Option<Grants> {
+fn read_grants(table: &ManifestTable<'_>) -> Option<PluginGrants> {
     let list = |key| {
-        let item = table.item(key)?;
-        let list = item.list(Item::string)?;
+        let item = table.get(key)?;
+        let list = item.list(ManifestValue::string)?;
         if !list.is_empty() {
             let message =
                 format!("{}: plugins of this release reach nothing; the grant is checked, not given", item.path);
-            item.report.remark(&item.span, message);
+            item.report.add_remark(&item.span, message);
         }
         Some(list)
     };
     let list = |key| list(key).unwrap_or_default();
-    let grants = Grants { files: list("files"), http: list("http"), secrets: list("secrets") };
-    table.finish();
+    let grants = PluginGrants { files: list("files"), http: list("http"), secrets: list("secrets") };
+    table.report_unknown_keys();
     Some(grants)
 }

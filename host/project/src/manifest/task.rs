@@ -4,28 +4,28 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use crate::cron::Cron;
-use crate::reading::Item;
-use crate::reference::{self, Reference, parse_mount};
-use crate::report::Kind;
-use crate::table::Table;
+use crate::cron::CronSchedule;
+use crate::manifest_table::ManifestTable;
+use crate::manifest_value::ManifestValue;
+use crate::parse_report::TableKind;
+use crate::reference::{self, WeightsReference, parse_mount};
 
 use super::run_options::{self, RunOptions};
 
 /// What the plugin is given.
-pub type Args = Map<String, Value>;
+pub type TaskArguments = Map<String, Value>;
 
 /// The template of a job.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Task {
+pub struct TaskSection {
     /// Which plugin; a name of the file's plugins.
     pub plugin: String,
     /// What is wanted of it.
-    pub mode: Mode,
+    pub mode: TaskMode,
     /// What the plugin is given.
-    pub args: Args,
+    pub args: TaskArguments,
     /// What it reads.
-    pub data: Vec<Mount>,
+    pub data: Vec<TaskMount>,
     /// What its jobs are for, for people.
     pub message: Option<String>,
     /// Where its weights come from.
@@ -33,14 +33,14 @@ pub struct Task {
     /// Names of secrets that it may read.
     pub secrets: Vec<String>,
     /// When it starts by itself, in UTC.
-    pub schedule: Option<Cron>,
+    pub schedule: Option<CronSchedule>,
     /// How it runs.
     pub run: RunOptions,
 }
 
 /// What a run is for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
+pub enum TaskMode {
     /// A training.
     #[default]
     Job,
@@ -50,7 +50,7 @@ pub enum Mode {
 
 /// Data in its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mount {
+pub struct TaskMount {
     /// What is read.
     pub source: MountSource,
     /// Where the plugin finds it: `/data`.
@@ -76,22 +76,22 @@ pub enum MountSource {
     },
 }
 
-pub(super) fn read(table: &Table<'_>) -> Option<Task> {
-    let plugin = table.required("plugin", "plugin = \"NAME\"", |item| item.reference(Kind::Plugin));
-    let mode = table.optional("mode", |item| item.choice(&[("job", Mode::Job), ("serve", Mode::Serve)]));
-    let args = table.optional("args", |item| Some(item.table()?.any().into_iter().collect()));
-    let data = table.optional("data", mounts).unwrap_or_default();
+pub(super) fn read_task(table: &ManifestTable<'_>) -> Option<TaskSection> {
+    let plugin = table.required("plugin", "plugin = \"NAME\"", |item| item.table_reference(TableKind::Plugin));
+    let mode = table.optional("mode", |item| item.choice(&[("job", TaskMode::Job), ("serve", TaskMode::Serve)]));
+    let args = table.optional("args", |item| Some(item.table()?.to_json_map().into_iter().collect()));
+    let data = table.optional("data", read_mounts).unwrap_or_default();
     let message = table.optional("message", |item| item.string());
     let weights = "job:NAME-N, job:NAME-N/checkpoint@STEP or model:NAME@VERSION";
     let init_from = table.optional("init_from", |item| {
-        item.unit(Reference::parse, weights)?;
+        item.parse_text_or_report(WeightsReference::parse, weights)?;
         item.string()
     });
-    let secrets = table.optional("secrets", |item| item.list(Item::string)).unwrap_or_default();
-    let schedule = table.optional("schedule", schedule);
-    let run = run_options::read(table);
-    table.finish();
-    Some(Task {
+    let secrets = table.optional("secrets", |item| item.list(ManifestValue::string)).unwrap_or_default();
+    let schedule = table.optional("schedule", read_schedule);
+    let run = run_options::read_run_options(table);
+    table.report_unknown_keys();
+    Some(TaskSection {
         plugin: plugin?,
         mode: mode.unwrap_or_default(),
         args: args.unwrap_or_default(),
@@ -105,45 +105,46 @@ pub(super) fn read(table: &Table<'_>) -> Option<Task> {
 }
 
 /// `[{ from = "mnist/1", to = "/data" }]`, or in short `["mnist/1:/data"]`.
-fn mounts(item: &Item<'_>) -> Option<Vec<Mount>> {
+fn read_mounts(item: &ManifestValue<'_>) -> Option<Vec<TaskMount>> {
     let mut places = BTreeSet::new();
     let mut mounts = Vec::new();
     for item in item.items()? {
-        let read = if item.is_table() { mount(&item) } else { short(&item) };
+        let read = if item.is_table() { read_mount(&item) } else { read_short_mount(&item) };
         let Some(mount) = read else { continue };
         if !places.insert(mount.at.clone()) {
             let message = format!("two datasets are to be mounted at {}", mount.at);
-            item.wrong::<()>(message, "give each its own place: { from = \"other/1\", to = \"/other\" }");
+            item.report_error::<()>(message, "give each its own place: { from = \"other/1\", to = \"/other\" }");
         }
         mounts.push(mount);
     }
     Some(mounts)
 }
 
-fn short(item: &Item<'_>) -> Option<Mount> {
+fn read_short_mount(item: &ManifestValue<'_>) -> Option<TaskMount> {
     let text = item.text()?;
-    parse_mount(text).or_else(|error| item.wrong(error, "write such as \"mnist/1:/data\"").ok_or(())).ok()
+    parse_mount(text).or_else(|error| item.report_error(error, "write such as \"mnist/1:/data\"").ok_or(())).ok()
 }
 
-fn mount(item: &Item<'_>) -> Option<Mount> {
+fn read_mount(item: &ManifestValue<'_>) -> Option<TaskMount> {
     let table = item.table()?;
     let from = table.required("from", "from = \"mnist/1\"", |item| item.text());
     let to = table.optional("to", |item| item.text()).unwrap_or("/data");
-    table.finish();
-    let read = reference::mount(from?, to);
-    read.or_else(|error| item.wrong(error, "write such as { from = \"mnist/1\", to = \"/data\" }").ok_or(())).ok()
+    table.report_unknown_keys();
+    let read = reference::parse_mount_at(from?, to);
+    read.or_else(|error| item.report_error(error, "write such as { from = \"mnist/1\", to = \"/data\" }").ok_or(()))
+        .ok()
 }
 
-fn schedule(item: &Item<'_>) -> Option<Cron> {
+fn read_schedule(item: &ManifestValue<'_>) -> Option<CronSchedule> {
     let text = item.text()?;
-    match Cron::parse(text) {
+    match CronSchedule::parse(text) {
         Ok(cron) => Some(cron),
         Err(error) => {
             // Into the quotes, which a text without escapes has one of.
             let start = item.span.start + 1 + error.offset();
             let message = format!("{}: {text:?} is no cron line: {error}", item.path);
             let hint = "write minute hour day-of-month month day-of-week in UTC, such as \"15 23 * * *\"";
-            item.report.mistake(&(start..item.span.end), message, hint);
+            item.report.add_error(&(start..item.span.end), message, hint);
             None
         }
     }

@@ -2,23 +2,23 @@ use expect_test::{Expect, expect};
 
 use super::*;
 
-const HEAD: &str = "manifest = 1\n[project]\nname = \"p\"\n[plugin.a]\nsource = \"a.wasm\"\n";
+const MANIFEST_HEAD: &str = "manifest = 1\n[project]\nname = \"p\"\n[plugin.a]\nsource = \"a.wasm\"\n";
 
 /// Checks what is said about a file that begins with a project and a plugin `a`.
-fn check(rest: &str, expected: Expect) {
-    let text = format!("{HEAD}{rest}");
-    let said = Manifest::parse(&text).map_or_else(|found| found.render("saggar.toml"), |_| "taken".to_owned());
+fn check_manifest(rest: &str, expected: Expect) {
+    let text = format!("{MANIFEST_HEAD}{rest}");
+    let said = ProjectManifest::parse(&text).map_or_else(|found| found.render("saggar.toml"), |_| "taken".to_owned());
     expected.assert_eq(&said);
 }
 
 #[test]
-fn every_key_is_read() {
-    let manifest = Manifest::parse(include_str!("../../examples/full.toml")).unwrap();
+fn every_manifest_key_is_read() {
+    let manifest = ProjectManifest::parse(include_str!("../../examples/full.toml")).unwrap();
     assert_eq!(manifest.project.name, "mnist");
     let train = &manifest.tasks["train"];
     assert_eq!(train.args["epochs"], 20);
     assert_eq!((train.data.len(), train.data[1].at.as_str()), (2, "/before"));
-    assert_eq!(train.run.device, Some(Device::Gpu(Gpu::Preferred)));
+    assert_eq!(train.run.device, Some(DeviceRequest::Gpu(GpuRequest::Preferred)));
     assert_eq!(train.run.memory, Some(2 << 30));
     assert_eq!(train.run.retry_on.as_deref().unwrap(), ["preempted", "device-lost", "host-restart"]);
     let checkpoint = train.run.checkpoint.as_ref().unwrap();
@@ -27,16 +27,16 @@ fn every_key_is_read() {
     assert_eq!(manifest.queues["gpu"].pools, ["gpu0", "cpu"]);
     assert_eq!(manifest.pools["gpu0"].slots, 2.0);
     assert_eq!(manifest.quota.storage, Some(100 << 30));
-    assert_eq!(manifest.models["lenet"].keep_alive, Some(KeepAlive::For(std::time::Duration::from_secs(300))));
+    assert_eq!(manifest.models["lenet"].keep_alive, Some(ModelKeepAlive::For(std::time::Duration::from_secs(300))));
     let steps: Vec<&str> = manifest.pipelines["nightly"].steps.iter().map(|step| step.name.as_str()).collect();
     assert_eq!(steps, ["copydata", "train", "serve"]);
     assert!(manifest.remarks.iter().any(|remark| remark.message.contains("running pipelines is of a later release")));
-    assert!(Manifest::parse(include_str!("../../examples/minimal.toml")).unwrap().remarks.is_empty());
+    assert!(ProjectManifest::parse(include_str!("../../examples/minimal.toml")).unwrap().remarks.is_empty());
 }
 
 #[test]
-fn unknown_keys_are_mistakes() {
-    check(
+fn unknown_keys_are_errors() {
+    check_manifest(
         "[task.t]\nplugin = \"a\"\npriorty = 3\ncolour = \"red\"\n[tsak.x]\n",
         expect![[r#"
             saggar.toml:8:1: unknown key "priorty" in [task.t]
@@ -49,8 +49,8 @@ fn unknown_keys_are_mistakes() {
 }
 
 #[test]
-fn limits_are_above_zero_and_have_units() {
-    check(
+fn limits_must_be_positive_and_have_units() {
+    check_manifest(
         "[task.t]\nplugin = \"a\"\nmax_runtime = \"90\"\nmemory = \"0MiB\"\ngpu_memory = 5\nretry = -1\npriority = 101\n\
          checkpoint = { every = \"0s\", keep_last = 0 }\ngpu = -0.5\nreplicas = 0\n\
          [quota]\ngpu_seconds = 0\nstorage = \"-1GiB\"\nmax_running_jobs = 0\n",
@@ -83,8 +83,8 @@ fn limits_are_above_zero_and_have_units() {
 }
 
 #[test]
-fn what_is_used_is_there() {
-    check(
+fn references_to_missing_tables_are_errors() {
+    check_manifest(
         "[task.t]\nplugin = \"b\"\nqueue = \"gpus\"\n[queue.gpu]\npools = [\"gpu0\", \"cpu\"]\n",
         expect![[r#"
             saggar.toml:7:10: no plugin is called "b"
@@ -94,8 +94,8 @@ fn what_is_used_is_there() {
             saggar.toml:10:10: no pool is called "gpu0"
               hint: there are: any; or add a table [pool.gpu0]"#]],
     );
-    check("[task.t]\nplugin = \"a\"\nqueue = \"default\"\n", expect!["taken"]);
-    check(
+    check_manifest("[task.t]\nplugin = \"a\"\nqueue = \"default\"\n", expect!["taken"]);
+    check_manifest(
         "[queue.q]\npools = [\"cpu\", \"cpu\"]\n[queue.r]\npools = []\n",
         expect![[r#"
         saggar.toml:7:17: queue.q.pools[1]: "cpu" stands there twice
@@ -107,19 +107,19 @@ fn what_is_used_is_there() {
 
 #[test]
 fn bad_cron_lines_show_the_field() {
-    check(
+    check_manifest(
         "[task.t]\nplugin = \"a\"\nschedule = \"15 25 * * *\"\n",
         expect![[r#"
         saggar.toml:8:16: task.t.schedule: "15 25 * * *" is no cron line: hour "25": value must be in range 0..=23; found 25
           hint: write minute hour day-of-month month day-of-week in UTC, such as "15 23 * * *""#]],
     );
-    check(
+    check_manifest(
         "[task.t]\nplugin = \"a\"\nschedule = \"@daily\"\n",
         expect![[r#"
         saggar.toml:8:13: task.t.schedule: "@daily" is no cron line: 1 fields: expected 5, minute hour day-of-month month day-of-week
           hint: write minute hour day-of-month month day-of-week in UTC, such as "15 23 * * *""#]],
     );
-    check(
+    check_manifest(
         "[task.t]\nplugin = \"a\"\nschedule = \"0 0 30 2 *\"\n",
         expect![[r#"
         saggar.toml:8:13: task.t.schedule: "0 0 30 2 *" is no cron line: never comes
@@ -128,23 +128,23 @@ fn bad_cron_lines_show_the_field() {
 }
 
 #[test]
-fn circles_are_shown() {
+fn pipeline_cycles_are_reported() {
     let step =
         |name: &str, after: &str| format!("[[pipeline.p.step]]\nname = \"{name}\"\ntask = \"t\"\nafter = [{after}]\n");
     let task = "[task.t]\nplugin = \"a\"\n";
-    check(
+    check_manifest(
         &format!("{task}{}{}{}", step("x", "\"z\""), step("y", "\"x\""), step("z", "\"y\"")),
         expect![[r#"
             saggar.toml:15:10: [pipeline.p] goes in a circle: x after z after y after x
               hint: leave one of these `after` out"#]],
     );
-    check(
+    check_manifest(
         &format!("{task}{}", step("x", "\"x\"")),
         expect![[r#"
         saggar.toml:11:10: [pipeline.p] goes in a circle: x after x
           hint: leave one of these `after` out"#]],
     );
-    check(
+    check_manifest(
         &format!("{task}{}{}", step("x", "\"w\""), step("x", "")),
         expect![[r#"
             saggar.toml:11:10: [pipeline.p] has no step "w"
@@ -152,25 +152,25 @@ fn circles_are_shown() {
             saggar.toml:12:1: two steps of [pipeline.p] are called "x"
               hint: give each its own name"#]],
     );
-    check(&format!("{task}{}{}", step("y", "\"x\""), step("x", "")), expect!["taken"]);
+    check_manifest(&format!("{task}{}{}", step("y", "\"x\""), step("x", "")), expect!["taken"]);
 }
 
 #[test]
-fn what_may_be_interrupted_can_go_on() {
+fn preemptible_steps_must_be_resumable_or_idempotent() {
     let step = "[[pipeline.p.step]]\nname = \"x\"\ntask = \"t\"\npreemptible = true\n";
-    check(
+    check_manifest(
         &format!("[task.t]\nplugin = \"a\"\n{step}"),
         expect![[r#"
         saggar.toml:11:15: pipeline.p.step[0]: preemptible, but it can neither go on nor begin again
           hint: say idempotent = true or checkpoint = true, or give its task a checkpoint"#]],
     );
-    check(&format!("[task.t]\nplugin = \"a\"\n{step}idempotent = true\n"), expect!["taken"]);
-    check(&format!("[task.t]\nplugin = \"a\"\ncheckpoint = {{ every = \"30s\" }}\n{step}"), expect!["taken"]);
+    check_manifest(&format!("[task.t]\nplugin = \"a\"\n{step}idempotent = true\n"), expect!["taken"]);
+    check_manifest(&format!("[task.t]\nplugin = \"a\"\ncheckpoint = {{ every = \"30s\" }}\n{step}"), expect!["taken"]);
 }
 
 #[test]
-fn placeholders_are_checked() {
-    check(
+fn pipeline_placeholders_are_checked() {
+    check_manifest(
         "[task.t]\nplugin = \"a\"\n[pipeline.p]\nparams = { steps = 3 }\n[[pipeline.p.step]]\nname = \"x\"\ntask = \"t\"\n\
          args = { a = \"${params.stesp}\", b = \"${steps.y.outputs.m}\", c = \"${env.HOME}\", d = \"${params.steps}\" }\n",
         expect![[r#"
@@ -184,27 +184,28 @@ fn placeholders_are_checked() {
 }
 
 #[test]
-fn a_file_that_is_no_toml_is_told_so() {
-    check(
+fn a_file_that_is_not_toml_is_reported() {
+    check_manifest(
         "[task.t\nplugin = a\n",
         expect![[r#"
         saggar.toml:6:8: unclosed table, expected `]`
           hint: TOML is written as in: [task.train] and name = "value""#]],
     );
-    check(
+    check_manifest(
         "[task.t]\nplugin = \"a\"\nplugin = \"a\"\n",
         expect![[r#"
         saggar.toml:8:1: duplicate key
           hint: TOML is written as in: [task.train] and name = "value""#]],
     );
-    let empty = Manifest::parse("").unwrap_err().render("saggar.toml");
+    let empty = ProjectManifest::parse("").unwrap_err().render("saggar.toml");
     expect![[r#"
         saggar.toml:1:1: the file has no manifest
           hint: add a line such as manifest = 1
         saggar.toml:1:1: the file has no project
           hint: add a line such as name = "mnist" below [project]"#]]
     .assert_eq(&empty);
-    let newer = Manifest::parse("manifest = 2\n[project]\nname = \"Bad Name\"\n").unwrap_err().render("saggar.toml");
+    let newer =
+        ProjectManifest::parse("manifest = 2\n[project]\nname = \"Bad Name\"\n").unwrap_err().render("saggar.toml");
     expect![[r#"
         saggar.toml:1:12: manifest: expected 1, the version of the format that this release reads, got 2
           hint: `saggar check --schema` shows what every key takes
@@ -213,8 +214,8 @@ fn a_file_that_is_no_toml_is_told_so() {
 }
 
 #[test]
-fn values_of_another_kind_are_told_apart() {
-    check(
+fn values_of_the_wrong_type_are_reported() {
+    check_manifest(
         "[task.t]\nplugin = 3\nargs = 4\ndata = \"mnist\"\ngpu = \"yes\"\nprecision = \"half\"\nretry_on = [\"moon\"]\nsecrets = [1]\n\
          device = \"cpu\"\n[model.m]\ntraffic = { a = 10 }\nkeep_alive = \"5\"\n",
         expect![[r#"
@@ -237,7 +238,7 @@ fn values_of_another_kind_are_told_apart() {
             saggar.toml:17:14: model.m.keep_alive: expected a time such as "5m" or "0s", or "forever", got "5"
               hint: `saggar check --schema` shows what every key takes"#]],
     );
-    check(
+    check_manifest(
         "[task.t]\nplugin = \"a\"\ndata = [\"mnist/x\", { from = \"m\" }, { from = \"n\", to = \"data\" }, \"o:/data\"]\n\
          init_from = \"mnist\"\n[plugin.b]\nsource = \"b\"\nbuild = { command = \"\", watch = [\"../x\"] }\n",
         expect![[r#"

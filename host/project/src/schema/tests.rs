@@ -5,18 +5,18 @@ use toml::de::DeTable;
 
 use super::SCHEMA;
 use crate::manifest;
-use crate::report::Report;
-use crate::table::Table;
+use crate::manifest_table::ManifestTable;
+use crate::parse_report::ParseReport;
 
-const FULL: &str = include_str!("../../examples/full.toml");
-const MINIMAL: &str = include_str!("../../examples/minimal.toml");
+const FULL_EXAMPLE: &str = include_str!("../../examples/full.toml");
+const MINIMAL_EXAMPLE: &str = include_str!("../../examples/minimal.toml");
 
 fn schema() -> Value {
     serde_json::from_str(SCHEMA).unwrap()
 }
 
 /// What a schema is without its references.
-fn resolved<'s>(root: &'s Value, schema: &'s Value) -> &'s Value {
+fn resolve_reference<'s>(root: &'s Value, schema: &'s Value) -> &'s Value {
     match schema["$ref"].as_str().and_then(|name| name.strip_prefix("#/$defs/")) {
         Some(name) => &root["$defs"][name],
         None => schema,
@@ -24,36 +24,36 @@ fn resolved<'s>(root: &'s Value, schema: &'s Value) -> &'s Value {
 }
 
 /// Every table of the schema under the path of its keys, with `*` for names that users choose, and its keys.
-fn tables(root: &Value, schema: &Value, path: &str, found: &mut Vec<(String, BTreeSet<String>)>) {
-    let schema = resolved(root, schema);
+fn collect_tables(root: &Value, schema: &Value, path: &str, found: &mut Vec<(String, BTreeSet<String>)>) {
+    let schema = resolve_reference(root, schema);
     for alternative in schema["anyOf"].as_array().into_iter().flatten() {
-        tables(root, alternative, path, found);
+        collect_tables(root, alternative, path, found);
     }
     if schema["items"].is_object() {
-        tables(root, &schema["items"], &format!("{path}[]"), found);
+        collect_tables(root, &schema["items"], &format!("{path}[]"), found);
     }
     let below = |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
     if schema["additionalProperties"].is_object() {
-        tables(root, &schema["additionalProperties"], &below("*"), found);
+        collect_tables(root, &schema["additionalProperties"], &below("*"), found);
     }
     if let Some(properties) = schema["properties"].as_object() {
         assert_eq!(schema["additionalProperties"], false, "[{path}] takes any key");
         found.push((path.to_owned(), properties.keys().cloned().collect()));
         for (key, value) in properties {
-            tables(root, value, &below(key), found);
+            collect_tables(root, value, &below(key), found);
         }
     }
 }
 
 #[test]
-fn parser_and_schema_know_the_same_keys() {
-    let report = Report::new(FULL);
-    let document = DeTable::parse(FULL).unwrap();
-    manifest::read(&Table::root(document.get_ref(), &report)).unwrap();
+fn parser_and_schema_accept_the_same_keys() {
+    let report = ParseReport::new(FULL_EXAMPLE);
+    let document = DeTable::parse(FULL_EXAMPLE).unwrap();
+    manifest::read_manifest(&ManifestTable::root(document.get_ref(), &report)).unwrap();
     let parsed = report.keys();
     let root = schema();
     let mut described = Vec::new();
-    tables(&root, &root, "", &mut described);
+    collect_tables(&root, &root, "", &mut described);
     for (path, keys) in &described {
         let known = parsed.get(path).unwrap_or_else(|| panic!("the parser reads no table [{path}]"));
         let known: BTreeSet<String> = known.iter().map(|key| (*key).to_owned()).collect();
@@ -66,8 +66,8 @@ fn parser_and_schema_know_the_same_keys() {
 }
 
 /// What in `value` is not as the schema says. As much of JSON Schema as ours uses, patterns left out.
-fn refused(root: &Value, schema: &Value, value: &Value, path: &str) -> Vec<String> {
-    let schema = resolved(root, schema);
+fn schema_violations(root: &Value, schema: &Value, value: &Value, path: &str) -> Vec<String> {
+    let schema = resolve_reference(root, schema);
     let mut found = Vec::new();
     let mut say = |what: &str| found.push(format!("{path}: {what}"));
     let is = |kind: &str| match kind {
@@ -101,7 +101,7 @@ fn refused(root: &Value, schema: &Value, value: &Value, path: &str) -> Vec<Strin
         }
     }
     if let Some(ways) = schema["anyOf"].as_array() {
-        let fits = |way: &Value| refused(root, way, value, path).is_empty();
+        let fits = |way: &Value| schema_violations(root, way, value, path).is_empty();
         if !ways.iter().any(fits) {
             say("none of the ways");
         }
@@ -111,29 +111,29 @@ fn refused(root: &Value, schema: &Value, value: &Value, path: &str) -> Vec<Strin
         match (&schema["properties"][key], &schema["additionalProperties"]) {
             (Value::Null, Value::Bool(false)) => found.push(format!("{path}: unknown")),
             (Value::Null, Value::Object(_)) => {
-                found.extend(refused(root, &schema["additionalProperties"], below, &path));
+                found.extend(schema_violations(root, &schema["additionalProperties"], below, &path));
             }
             (Value::Null, _) => {}
-            (known, _) => found.extend(refused(root, known, below, &path)),
+            (known, _) => found.extend(schema_violations(root, known, below, &path)),
         }
     }
     if schema["items"].is_object() {
         for below in value.as_array().into_iter().flatten() {
-            found.extend(refused(root, &schema["items"], below, &format!("{path}[]")));
+            found.extend(schema_violations(root, &schema["items"], below, &format!("{path}[]")));
         }
     }
     found
 }
 
 #[test]
-fn the_schema_takes_the_examples_and_refuses_what_the_parser_refuses() {
+fn schema_and_parser_agree_on_examples_and_errors() {
     let root = schema();
     let validate = |text: &str| {
         let value: Value = toml::from_str(text).unwrap();
-        refused(&root, &root, &value, "")
+        schema_violations(&root, &root, &value, "")
     };
-    assert_eq!(validate(FULL), Vec::<String>::new());
-    assert_eq!(validate(MINIMAL), Vec::<String>::new());
+    assert_eq!(validate(FULL_EXAMPLE), Vec::<String>::new());
+    assert_eq!(validate(MINIMAL_EXAMPLE), Vec::<String>::new());
     for (from, to) in [
         ("manifest = 1", "manifest = 2"),
         ("priority = 50", "priorty = 50"),
@@ -146,9 +146,9 @@ fn the_schema_takes_the_examples_and_refuses_what_the_parser_refuses() {
         ("name = \"copydata\"\n", ""),
         ("{ from = \"mnist/1\", to", "{ form = \"mnist/1\", to"),
     ] {
-        let text = FULL.replacen(from, to, 1);
-        assert_ne!(text, FULL, "{from}");
+        let text = FULL_EXAMPLE.replacen(from, to, 1);
+        assert_ne!(text, FULL_EXAMPLE, "{from}");
         assert!(!validate(&text).is_empty(), "the schema takes {to:?}");
-        assert!(manifest::Manifest::parse(&text).is_err(), "the parser takes {to:?}");
+        assert!(manifest::ProjectManifest::parse(&text).is_err(), "the parser takes {to:?}");
     }
 }

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use axum::extract::FromRequestParts;
 use axum::http::Extensions;
 use axum::http::request::Parts;
-use saggar_store::Rights;
+use saggar_store::AccessRights;
 
-use super::sight::Sight;
-use crate::observe::RequestId;
+use super::visibility::ProjectScope;
+use crate::request_middleware::RequestId;
 
 /// Whose request it is. A request without this extension came from this machine.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Who {
+pub enum Principal {
     /// A program of this machine, through a door that asks for no key.
     Loopback,
     /// Who may open the server's socket file.
@@ -29,16 +29,16 @@ pub enum Who {
     Nobody,
 }
 
-impl fmt::Display for Who {
+impl fmt::Display for Principal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Who::Loopback => f.write_str("loopback"),
-            Who::Socket => f.write_str("socket"),
-            Who::Anyone => f.write_str("anyone"),
+            Principal::Loopback => f.write_str("loopback"),
+            Principal::Socket => f.write_str("socket"),
+            Principal::Anyone => f.write_str("anyone"),
             // Keys are named by users, who may name one `loopback`.
-            Who::Key(name) => write!(f, "key:{name}"),
-            Who::Cli => f.write_str("cli"),
-            Who::Nobody => f.write_str("no_key"),
+            Principal::Key(name) => write!(f, "key:{name}"),
+            Principal::Cli => f.write_str("cli"),
+            Principal::Nobody => f.write_str("no_key"),
         }
     }
 }
@@ -47,30 +47,30 @@ impl fmt::Display for Who {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Actor {
     /// Whose request it is.
-    pub who: Who,
+    pub principal: Principal,
     /// The request; empty where there is none.
     pub request_id: String,
     /// What they may do.
-    pub rights: Rights,
+    pub rights: AccessRights,
 }
 
 impl Actor {
     /// The actor of a request with these extensions.
-    pub fn of(extensions: &Extensions) -> Actor {
-        let who = extensions.get::<Who>().cloned().unwrap_or(Who::Loopback);
+    pub fn from_extensions(extensions: &Extensions) -> Actor {
+        let who = extensions.get::<Principal>().cloned().unwrap_or(Principal::Loopback);
         let request_id = extensions.get::<RequestId>().map_or_else(String::new, |id| id.0.clone());
-        Actor { who, request_id, rights: Sight::of(extensions).rights().clone() }
+        Actor { principal: who, request_id, rights: ProjectScope::from_extensions(extensions).rights().clone() }
     }
 
     /// Whoever has these rights, in no request: a job, or a schedule.
-    pub(crate) fn of_rights(rights: &Rights) -> Actor {
-        let who = rights.key().map_or(Who::Nobody, |name| Who::Key(name.into()));
-        Actor { who, request_id: String::new(), rights: rights.clone() }
+    pub(crate) fn from_rights(rights: &AccessRights) -> Actor {
+        let who = rights.key().map_or(Principal::Nobody, |name| Principal::Key(name.into()));
+        Actor { principal: who, request_id: String::new(), rights: rights.clone() }
     }
 
     /// The user at the command line, who needs no server.
     pub fn cli() -> Actor {
-        Actor { who: Who::Cli, request_id: String::new(), rights: Rights::default() }
+        Actor { principal: Principal::Cli, request_id: String::new(), rights: AccessRights::default() }
     }
 }
 
@@ -78,6 +78,6 @@ impl<S: Sync> FromRequestParts<S> for Actor {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Actor, Infallible> {
-        Ok(Actor::of(&parts.extensions))
+        Ok(Actor::from_extensions(&parts.extensions))
     }
 }

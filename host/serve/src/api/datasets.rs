@@ -5,205 +5,207 @@ use std::collections::BTreeMap;
 use axum::Json;
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
-use saggar_jobs::{JobSpec, Source};
+use saggar_jobs::{DataSource, JobSpec};
 use saggar_store::dataset::DatasetInfo;
 use saggar_store::dataset::upload::UploadFile;
 use saggar_store::limits::CHUNK_BYTES_MAX;
-use saggar_store::records::Job;
-use saggar_store::{DatasetError, Effect};
+use saggar_store::records::JobRecord;
+use saggar_store::{AccessAction, DatasetError};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::query::digest;
-use crate::access::{Actor, Sight, things};
-use crate::app::App;
-use crate::audit::Action;
+use super::query::parse_digest;
+use crate::access::{Actor, ProjectScope, resource_access};
+use crate::app::AppState;
+use crate::audit::AuditAction;
 use crate::error::{ApiError, created, no_content};
 use crate::json_body::{self, JsonBody};
-use crate::limits::{ANNOUNCEMENT_BYTES_MAX, DATASET_USERS_SHOWN};
+use crate::limits::{DATASET_USERS_SHOWN, UPLOAD_MANIFEST_BYTES_MAX};
 use crate::low_priority::at_low_priority;
 
 /// The body of `POST /api/v1/datasets`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Announcement {
+struct DatasetUploadRequest {
     name: String,
     files: Vec<UploadFile>,
 }
 
-impl JsonBody for Announcement {
+impl JsonBody for DatasetUploadRequest {
     const EXAMPLE: &'static str = r#"{"name": "digits", "files": [{"path": "a.csv", "size": 3, "sha256": "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad", "chunks": ["ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"]}]}"#;
 }
 
 /// The body of `POST /api/v1/datasets/{name}/from-job`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct OfJob {
+struct DatasetFromJobRequest {
     job: String,
     path: Option<String>,
 }
 
-impl JsonBody for OfJob {
+impl JsonBody for DatasetFromJobRequest {
     const EXAMPLE: &'static str = r#"{"job": "digits-1", "path": "predictions.safetensors"}"#;
 }
 
 /// `GET /api/v1/datasets`.
-pub(crate) async fn list(State(app): State<App>, sight: Sight) -> Result<Json<Value>, ApiError> {
+pub(crate) async fn list(State(app): State<AppState>, sight: ProjectScope) -> Result<Json<Value>, ApiError> {
     let rights = sight.rights().clone();
-    let list = move |parts: &crate::Parts| {
+    let list = move |parts: &crate::AppParts| {
         let mut seen = Vec::new();
         for info in parts.datasets.list()? {
-            let listed = Listed::of(parts, info)?;
-            if rights.reaches(Effect::ReadDataset, Some(&listed.projects)) {
+            let listed = DatasetWithProjects::load(parts, info)?;
+            if rights.allows_projects(AccessAction::ReadDataset, Some(&listed.projects)) {
                 seen.push(listed);
             }
         }
         Ok::<_, ApiError>(seen)
     };
-    let seen = app.blocking(list).await?;
-    let users = Users::of(&app).await?;
-    let all = seen.iter().map(|listed| dataset(listed, &users, &sight)).collect::<Vec<Value>>();
+    let seen = app.run_blocking(list).await?;
+    let users = DatasetUsers::load(&app).await?;
+    let all = seen.iter().map(|listed| dataset_json(listed, &users, &sight)).collect::<Vec<Value>>();
     Ok(Json(json!({ "datasets": all })))
 }
 
 /// A version, and the projects that its dataset belongs to.
-struct Listed {
+struct DatasetWithProjects {
     info: DatasetInfo,
     projects: Vec<String>,
 }
 
-impl Listed {
+impl DatasetWithProjects {
     /// Blocks.
-    fn of(parts: &crate::Parts, info: DatasetInfo) -> Result<Listed, ApiError> {
-        let projects = parts.dataset_projects().recorded(&info.name)?.unwrap_or_default();
-        Ok(Listed { info, projects })
+    fn load(parts: &crate::AppParts, info: DatasetInfo) -> Result<DatasetWithProjects, ApiError> {
+        let projects = parts.dataset_projects().recorded_projects(&info.name)?.unwrap_or_default();
+        Ok(DatasetWithProjects { info, projects })
     }
 }
 
 /// `DELETE /api/v1/datasets/{name}/{version}`: refused while a job that is not over mounts it.
 pub(crate) async fn remove(
-    State(app): State<App>,
+    State(app): State<AppState>,
     Path((name, version)): Path<(String, String)>,
     actor: Actor,
-    sight: Sight,
+    sight: ProjectScope,
 ) -> Result<Json<Value>, ApiError> {
     let reference = format!("{name}/{version}");
-    let removed = removed(&app, &sight, reference.clone()).await;
-    app.audit().record(&actor, Action::DatasetRemove, &reference, "", &removed);
+    let removed = remove_unused_version(&app, &sight, reference.clone()).await;
+    app.audit().record(&actor, AuditAction::DatasetRemove, &reference, "", &removed);
     Ok(Json(json!({ "freed_bytes": removed? })))
 }
 
 /// Removes a version that nobody needs; how many bytes it had.
-async fn removed(app: &App, sight: &Sight, reference: String) -> Result<u64, ApiError> {
+async fn remove_unused_version(app: &AppState, sight: &ProjectScope, reference: String) -> Result<u64, ApiError> {
     let resolved = reference.clone();
-    let _turn = app.references().write().await;
+    let _turn = app.reference_lock().write().await;
     let rights = sight.rights().clone();
-    let find = move |parts: &crate::Parts| things::find_dataset(parts, &rights, Effect::DeleteDataset, &resolved);
-    let info = app.blocking(find).await?;
-    let users = Users::of(app).await?;
-    let mounting = users.jobs(&info);
+    let find = move |parts: &crate::AppParts| {
+        resource_access::find_dataset(parts, &rights, AccessAction::DeleteDataset, &resolved)
+    };
+    let info = app.run_blocking(find).await?;
+    let users = DatasetUsers::load(app).await?;
+    let mounting = users.active_jobs(&info);
     if !mounting.is_empty() {
-        let mounting = sight.names(mounting.iter().map(User::parts));
+        let mounting = sight.visible_job_names(mounting.iter().map(DatasetUser::project_and_name));
         let reason = format!("jobs that are not over mount it: {mounting}");
         return Err(ApiError::Conflict { what: format!("dataset {reference}"), reason });
     }
     let bytes = info.bytes;
-    let remove = move |parts: &crate::Parts| {
+    let remove = move |parts: &crate::AppParts| {
         parts.datasets.remove(&info.name, info.version)?;
-        count_bytes(parts)
+        update_dataset_bytes_metric(parts)
     };
-    app.blocking(remove).await?;
+    app.run_blocking(remove).await?;
     tracing::info!(dataset = reference, "dataset version removed");
     Ok(bytes)
 }
 
 /// `POST /api/v1/datasets/{name}/from-job`: what a job wrote, as a version.
-pub(crate) async fn of_job(
-    State(app): State<App>,
+pub(crate) async fn create_from_job(
+    State(app): State<AppState>,
     Path(name): Path<String>,
     actor: Actor,
-    sight: Sight,
+    sight: ProjectScope,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let OfJob { job, path } = app.bodies().json(request).await?;
-    let job = sight.job(app.jobs(), &job).await?;
+    let DatasetFromJobRequest { job, path } = app.body_reader().read_json(request).await?;
+    let job = sight.find_job(app.jobs(), &job).await?;
     let (now_ms, rights) = (app.now_ms(), actor.rights.clone());
     let (taken, from) = (name.clone(), format!("from job {}", job.name));
-    let take = move |parts: &crate::Parts| {
-        let _turn = parts.uploads.turn()?;
-        things::with_dataset(parts, &rights, &taken, Some(&job.project), || {
-            let room = |bytes| parts.room(bytes);
+    let take = move |parts: &crate::AppParts| {
+        let _turn = parts.uploads.acquire_ingest_permit()?;
+        resource_access::push_dataset_version(parts, &rights, &taken, Some(&job.project), || {
+            let room = |bytes| parts.check_storage_quota(bytes);
             let info = parts.datasets.ingest_output(&taken, &parts.home, &job.id, path.as_deref(), now_ms, room)?;
-            count_bytes(parts)?;
-            Listed::of(parts, info)
+            update_dataset_bytes_metric(parts)?;
+            DatasetWithProjects::load(parts, info)
         })
     };
-    let listed = app.blocking(at_low_priority(take)).await;
-    app.audit().record(&actor, Action::DatasetPush, &name, &from, &listed);
+    let listed = app.run_blocking(at_low_priority(take)).await;
+    app.audit().record(&actor, AuditAction::DatasetPush, &name, &from, &listed);
     let listed = listed?;
     let info = &listed.info;
     tracing::info!(dataset = info.name, version = info.version, items = info.items, "dataset taken from a job");
-    Ok(created(dataset(&listed, &Users::of(&app).await?, &sight)))
+    Ok(created(dataset_json(&listed, &DatasetUsers::load(&app).await?, &sight)))
 }
 
 /// One number over all of them: it is only read where datasets came or went.
-fn count_bytes(parts: &crate::Parts) -> Result<(), DatasetError> {
+fn update_dataset_bytes_metric(parts: &crate::AppParts) -> Result<(), DatasetError> {
     let bytes: u64 = parts.datasets.list()?.iter().map(|info| info.bytes).sum();
     parts.metrics.families.dataset_bytes.with_label_values::<&str>(&[]).set(bytes as f64);
     Ok(())
 }
 
 /// Jobs by the versions of datasets that they mount.
-struct Users {
+struct DatasetUsers {
     /// Those that are not over.
     active: UsersByVersion,
     /// The newest of those that are.
     finished: UsersByVersion,
 }
 
-type UsersByVersion = BTreeMap<(String, u64), Vec<User>>;
+type UsersByVersion = BTreeMap<(String, u64), Vec<DatasetUser>>;
 
 /// A job that mounts a dataset.
 #[derive(PartialEq)]
-struct User {
+struct DatasetUser {
     project: String,
     job: String,
 }
 
-impl User {
-    fn parts(&self) -> (&str, &str) {
+impl DatasetUser {
+    fn project_and_name(&self) -> (&str, &str) {
         (&self.project, &self.job)
     }
 }
 
-impl Users {
-    async fn of(app: &App) -> Result<Users, ApiError> {
-        let active = by_version(app.jobs().unfinished().await?);
-        Ok(Users { active, finished: by_version(app.jobs().newest_finished().await?) })
+impl DatasetUsers {
+    async fn load(app: &AppState) -> Result<DatasetUsers, ApiError> {
+        let active = group_by_version(app.jobs().unfinished_jobs().await?);
+        Ok(DatasetUsers { active, finished: group_by_version(app.jobs().newest_finished_jobs().await?) })
     }
 
     /// The jobs that are not over and mount a version.
-    fn jobs(&self, info: &DatasetInfo) -> &[User] {
-        Users::named(&self.active, info)
+    fn active_jobs(&self, info: &DatasetInfo) -> &[DatasetUser] {
+        DatasetUsers::lookup(&self.active, info)
     }
 
     /// The newest jobs that are over and mounted it.
-    fn finished(&self, info: &DatasetInfo) -> &[User] {
-        Users::named(&self.finished, info)
+    fn finished_jobs(&self, info: &DatasetInfo) -> &[DatasetUser] {
+        DatasetUsers::lookup(&self.finished, info)
     }
 
-    fn named<'a>(users: &'a UsersByVersion, info: &DatasetInfo) -> &'a [User] {
+    fn lookup<'a>(users: &'a UsersByVersion, info: &DatasetInfo) -> &'a [DatasetUser] {
         users.get(&(info.name.clone(), info.version)).map_or(&[], Vec::as_slice)
     }
 }
 
-fn by_version(jobs: Vec<(Job, JobSpec)>) -> UsersByVersion {
+fn group_by_version(jobs: Vec<(JobRecord, JobSpec)>) -> UsersByVersion {
     let mut users = UsersByVersion::new();
     for (job, spec) in jobs {
         for mount in spec.data {
-            let Source::Dataset { name, version: Some(version) } = mount.source else { continue };
+            let DataSource::Dataset { name, version: Some(version) } = mount.source else { continue };
             let users = users.entry((name, version)).or_default();
-            let user = User { project: job.project.clone(), job: job.name.clone() };
+            let user = DatasetUser { project: job.project.clone(), job: job.name.clone() };
             if users.last() != Some(&user) {
                 users.push(user);
             }
@@ -213,16 +215,20 @@ fn by_version(jobs: Vec<(Job, JobSpec)>) -> UsersByVersion {
 }
 
 /// `POST /api/v1/datasets`: announces an upload and answers which chunks are missing.
-pub(crate) async fn begin(State(app): State<App>, sight: Sight, request: Request) -> Result<Json<Value>, ApiError> {
+pub(crate) async fn begin_upload(
+    State(app): State<AppState>,
+    sight: ProjectScope,
+    request: Request,
+) -> Result<Json<Value>, ApiError> {
     let (parts, body) = request.into_parts();
-    let body = app.bodies().read(&parts, body, ANNOUNCEMENT_BYTES_MAX).await?;
+    let body = app.body_reader().read(&parts, body, UPLOAD_MANIFEST_BYTES_MAX).await?;
     // An announcement may be long: reading it would keep the executor's other tasks waiting.
-    let begin = move |parts: &crate::Parts| {
-        let Announcement { name, files } = json_body::read(&body.bytes)?;
-        things::check_push(parts, sight.rights(), &name)?;
-        Ok::<_, ApiError>(parts.uploads.begin(&name, files, |bytes| parts.room(bytes))?)
+    let begin = move |parts: &crate::AppParts| {
+        let DatasetUploadRequest { name, files } = json_body::parse_body(&body.bytes)?;
+        resource_access::check_push(parts, sight.rights(), &name)?;
+        Ok::<_, ApiError>(parts.uploads.begin(&name, files, |bytes| parts.check_storage_quota(bytes))?)
     };
-    let begun = app.blocking(begin).await?;
+    let begun = app.run_blocking(begin).await?;
     let mut answer = json!({ "upload": begun.id, "missing": begun.missing });
     if let Some(version) = begun.version {
         answer["version"] = json!(version);
@@ -231,47 +237,47 @@ pub(crate) async fn begin(State(app): State<App>, sight: Sight, request: Request
 }
 
 /// `PUT /api/v1/datasets/{name}/uploads/{id}/chunks/{sha256}`.
-pub(crate) async fn chunk(
-    State(app): State<App>,
+pub(crate) async fn put_chunk(
+    State(app): State<AppState>,
     Path((_, id, sha256)): Path<(String, String, String)>,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let (id, sha256) = (digest("id", &id)?, digest("sha256", &sha256)?);
+    let (id, sha256) = (parse_digest("id", &id)?, parse_digest("sha256", &sha256)?);
     let (parts, body) = request.into_parts();
-    let body = app.bodies().read(&parts, body, CHUNK_BYTES_MAX).await?;
-    app.blocking(move |parts| parts.uploads.put_chunk(&id, &sha256, &body.bytes)).await?;
+    let body = app.body_reader().read(&parts, body, CHUNK_BYTES_MAX).await?;
+    app.run_blocking(move |parts| parts.uploads.put_chunk(&id, &sha256, &body.bytes)).await?;
     Ok(no_content())
 }
 
 /// `POST /api/v1/datasets/{name}/uploads/{id}/commit`.
-pub(crate) async fn commit(
-    State(app): State<App>,
+pub(crate) async fn commit_upload(
+    State(app): State<AppState>,
     Path((name, id)): Path<(String, String)>,
     actor: Actor,
-    sight: Sight,
+    sight: ProjectScope,
 ) -> Result<Response, ApiError> {
-    let id = digest("id", &id)?;
+    let id = parse_digest("id", &id)?;
     let (now_ms, rights, committed) = (app.now_ms(), actor.rights.clone(), name.clone());
-    let commit = move |parts: &crate::Parts| {
-        things::with_dataset(parts, &rights, &committed, None, || {
-            let room = |going, bytes| parts.room_after(going, bytes);
+    let commit = move |parts: &crate::AppParts| {
+        resource_access::push_dataset_version(parts, &rights, &committed, None, || {
+            let room = |going, bytes| parts.check_storage_quota_after(going, bytes);
             let info = parts.uploads.commit(&committed, &id, now_ms, room)?;
-            count_bytes(parts)?;
-            Listed::of(parts, info)
+            update_dataset_bytes_metric(parts)?;
+            DatasetWithProjects::load(parts, info)
         })
     };
-    let listed = app.blocking(at_low_priority(commit)).await;
+    let listed = app.run_blocking(at_low_priority(commit)).await;
     let detail = listed.as_ref().map_or_else(|_| String::new(), |listed| format!("version {}", listed.info.version));
-    app.audit().record(&actor, Action::DatasetPush, &name, &detail, &listed);
+    app.audit().record(&actor, AuditAction::DatasetPush, &name, &detail, &listed);
     let listed = listed?;
     let info = &listed.info;
     tracing::info!(dataset = info.name, version = info.version, items = info.items, "dataset taken in");
-    Ok(Json(dataset(&listed, &Users::of(&app).await?, &sight)).into_response())
+    Ok(Json(dataset_json(&listed, &DatasetUsers::load(&app).await?, &sight)).into_response())
 }
 
-fn dataset(listed: &Listed, users: &Users, sight: &Sight) -> Value {
-    let Listed { info, projects } = listed;
-    let field = |field: &saggar_store::Field| {
+fn dataset_json(listed: &DatasetWithProjects, users: &DatasetUsers, sight: &ProjectScope) -> Value {
+    let DatasetWithProjects { info, projects } = listed;
+    let field = |field: &saggar_store::DatasetField| {
         json!({
             "name": field.name,
             "dtype": field.item.dtype.name(),
@@ -279,9 +285,9 @@ fn dataset(listed: &Listed, users: &Users, sight: &Sight) -> Value {
             "classes": field.classes,
         })
     };
-    let split = |split: &saggar_store::Split| (split.name.clone(), json!(split.items.end - split.items.start));
-    let seen = |users: &'_ [User], most: usize| {
-        let seen = users.iter().filter(|user| sight.sees(&user.project)).take(most);
+    let split = |split: &saggar_store::DatasetSplit| (split.name.clone(), json!(split.items.end - split.items.start));
+    let seen = |users: &'_ [DatasetUser], most: usize| {
+        let seen = users.iter().filter(|user| sight.contains_project(&user.project)).take(most);
         seen.map(|user| json!(user.job)).collect::<Vec<Value>>()
     };
     json!({
@@ -294,7 +300,7 @@ fn dataset(listed: &Listed, users: &Users, sight: &Sight) -> Value {
         "splits": info.splits.iter().map(split).collect::<Map<String, Value>>(),
         "created_ms": info.created_ms,
         "projects": projects,
-        "used_by": seen(users.jobs(info), usize::MAX),
-        "was_used_by": seen(users.finished(info), DATASET_USERS_SHOWN),
+        "used_by": seen(users.active_jobs(info), usize::MAX),
+        "was_used_by": seen(users.finished_jobs(info), DATASET_USERS_SHOWN),
     })
 }

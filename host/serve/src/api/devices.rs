@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use crate::app::App;
-use crate::limits::DEVICES_TIME;
+use crate::app::AppState;
+use crate::limits::DEVICE_LIST_TIME_MAX;
 
 /// A device of this machine.
 #[derive(Clone, Debug)]
-pub struct Device {
+pub struct MachineDevice {
     /// What it is.
     pub info: DeviceInfo,
     /// Whether models predict on it.
@@ -26,34 +26,34 @@ pub struct Device {
 /// The devices of this machine. Finding them takes a while, for which the server's start does not wait, but whoever asks
 /// for them does.
 #[derive(Debug)]
-pub struct Devices(watch::Sender<Search>);
+pub struct DeviceInventory(watch::Sender<DeviceSearch>);
 
 #[derive(Debug)]
-struct Search {
-    found: Vec<Device>,
-    over: bool,
+struct DeviceSearch {
+    found: Vec<MachineDevice>,
+    is_finished: bool,
 }
 
-impl Devices {
+impl DeviceInventory {
     /// The names of all of them.
     pub(crate) async fn names(&self) -> Vec<String> {
         self.list().await.into_iter().map(|device| device.info.name).collect()
     }
 
     /// All of them.
-    pub fn new(devices: Vec<Device>) -> Devices {
-        Devices(watch::Sender::new(Search { found: devices, over: true }))
+    pub fn new(devices: Vec<MachineDevice>) -> DeviceInventory {
+        DeviceInventory(watch::Sender::new(DeviceSearch { found: devices, is_finished: true }))
     }
 
     /// Those that are known before the search for all of them is over.
-    pub fn searching(known: Vec<Device>) -> Devices {
-        Devices(watch::Sender::new(Search { found: known, over: false }))
+    pub fn with_search_pending(known: Vec<MachineDevice>) -> DeviceInventory {
+        DeviceInventory(watch::Sender::new(DeviceSearch { found: known, is_finished: false }))
     }
 
     /// The search is over, and found these; where it found nothing, those that were known are all.
-    pub fn found(&self, devices: Vec<Device>) {
+    pub fn finish_search(&self, devices: Vec<MachineDevice>) {
         self.0.send_modify(|search| {
-            search.over = true;
+            search.is_finished = true;
             if !devices.is_empty() {
                 search.found = devices;
             }
@@ -61,16 +61,16 @@ impl Devices {
     }
 
     /// What was found, when the search is over or has taken too long.
-    async fn list(&self) -> Vec<Device> {
+    async fn list(&self) -> Vec<MachineDevice> {
         let mut search = self.0.subscribe();
-        let _ = timeout(DEVICES_TIME, search.wait_for(|search| search.over)).await;
+        let _ = timeout(DEVICE_LIST_TIME_MAX, search.wait_for(|search| search.is_finished)).await;
         search.borrow().found.clone()
     }
 }
 
 /// `GET /api/v1/devices`.
-pub(crate) async fn list(State(app): State<App>) -> Json<Value> {
-    let device = |device: &Device| {
+pub(crate) async fn list(State(app): State<AppState>) -> Json<Value> {
+    let device = |device: &MachineDevice| {
         let info = &device.info;
         json!({
             "name": info.name,

@@ -9,7 +9,7 @@ use axum::extract::FromRequestParts;
 use axum::http::Extensions;
 use axum::http::request::Parts;
 
-use crate::access::Who;
+use crate::access::Principal;
 use crate::connection::{ConnectionActivity, PeerAddress};
 use crate::error::ApiError;
 use crate::limits::{EVENT_STREAMS_EACH_MAX, EVENT_STREAMS_MAX};
@@ -26,8 +26,8 @@ pub(crate) enum StreamHolder {
 }
 
 impl StreamHolder {
-    fn of(extensions: &Extensions) -> StreamHolder {
-        if let Some(Who::Key(name)) = extensions.get() {
+    fn from_extensions(extensions: &Extensions) -> StreamHolder {
+        if let Some(Principal::Key(name)) = extensions.get() {
             return StreamHolder::Key(Arc::clone(name));
         }
         let peer = extensions.get::<Arc<ConnectionActivity>>().and_then(|connection| connection.peer());
@@ -39,7 +39,7 @@ impl<S: Sync> FromRequestParts<S> for StreamHolder {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<StreamHolder, Infallible> {
-        Ok(StreamHolder::of(&parts.extensions))
+        Ok(StreamHolder::from_extensions(&parts.extensions))
     }
 }
 
@@ -54,7 +54,7 @@ impl EventStreams {
     ///
     /// # Errors
     /// `StreamsFull` where the holder, or everybody together, has as many as there may be.
-    pub(crate) fn open(&self, holder: StreamHolder) -> Result<EventStreamPlace, ApiError> {
+    pub(crate) fn open(&self, holder: StreamHolder) -> Result<EventStreamPermit, ApiError> {
         let mut open = self.lock();
         let full = |streams_max, whose| Err(ApiError::StreamsFull { streams_max, whose });
         if open.get(&holder).is_some_and(|count| *count >= EVENT_STREAMS_EACH_MAX) {
@@ -64,7 +64,7 @@ impl EventStreams {
             return full(EVENT_STREAMS_MAX, "all clients");
         }
         *open.entry(holder.clone()).or_default() += 1;
-        Ok(EventStreamPlace { streams: self.clone(), holder })
+        Ok(EventStreamPermit { streams: self.clone(), holder })
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<StreamHolder, usize>> {
@@ -74,12 +74,12 @@ impl EventStreams {
 
 /// A place among the streams.
 #[derive(Debug)]
-pub(crate) struct EventStreamPlace {
+pub(crate) struct EventStreamPermit {
     streams: EventStreams,
     holder: StreamHolder,
 }
 
-impl Drop for EventStreamPlace {
+impl Drop for EventStreamPermit {
     fn drop(&mut self) {
         let mut open = self.streams.lock();
         if let Some(count) = open.get_mut(&self.holder) {
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_key_leaves_streams_to_others() {
+    fn one_key_cannot_take_every_stream() {
         let streams = EventStreams::default();
         let key = |name: &str| StreamHolder::Key(name.into());
         let mut places: Vec<_> = (0..EVENT_STREAMS_EACH_MAX).map(|_| streams.open(key("a")).unwrap()).collect();
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_an_end_to_all_of_them() {
+    fn the_number_of_streams_of_all_keys_is_limited() {
         let streams = EventStreams::default();
         let holder = |at: usize| StreamHolder::Key(format!("k{}", at / EVENT_STREAMS_EACH_MAX).into());
         let places: Vec<_> = (0..EVENT_STREAMS_MAX).map(|at| streams.open(holder(at)).unwrap()).collect();

@@ -1,8 +1,8 @@
 //! `GET /api/v1/events`: jobs as they change, and what happens to them, as server-sent events.
 //!
 //! A stream begins with a `job` for each job that it follows and then `ready`; after that come a `job` for each that
-//! changed, `gone` for one that was deleted, and a `note`, with its number, for each event of a job. It looks at the
-//! records when `Jobs::changes` says that something changed, at most every [`EVENTS_PACE`], and only when its client has
+//! changed, `take_removed_jobs` for one that was deleted, and a `job_event_json`, with its number, for each event of a job. It looks at the
+//! records when `Jobs::subscribe_changes` says that something changed, at most every [`EVENT_STREAM_POLL`], and only when its client has
 //! taken what there was, so that a slow client costs nothing but its own news. Source of the form: WHATWG HTML.
 
 use std::collections::{HashMap, HashSet};
@@ -12,45 +12,45 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::Response;
 use futures::stream;
-use saggar_jobs::{JobError, Wait};
+use saggar_jobs::{JobError, QueueWait};
 use saggar_store::limits::EVENTS_LISTED_MAX;
-use saggar_store::records::{Details, Event, Job, JobFilter, JobState};
+use saggar_store::records::{JobDetails, JobEvent, JobFilter, JobRecord, JobState};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use super::event_streams::{EventStreamPlace, StreamHolder};
-use super::jobs::shown;
-use super::query::Parameters;
-use crate::access::{Pass, Sight};
-use crate::app::App;
-use crate::connection::told;
+use super::event_streams::{EventStreamPermit, StreamHolder};
+use super::jobs::views;
+use super::query::QueryParameters;
+use crate::access::{ProjectScope, StreamAuthorization};
+use crate::app::AppState;
+use crate::connection::wait_for_shutdown;
 use crate::error::ApiError;
-use crate::limits::{EVENTS_PACE, EVENTS_QUIET_MAX, JOBS_FOLLOWED_MAX};
+use crate::limits::{EVENT_STREAM_HEARTBEAT, EVENT_STREAM_POLL, JOBS_FOLLOWED_MAX};
 
 /// The header by which a client that was cut off says what it read last.
 pub(super) const LAST_EVENT_ID: &str = "last-event-id";
 /// What a stream says when it has nothing to say, so that either side notices when the other is gone.
-pub(super) const STILL_HERE: &str = ": still here\n\n";
+pub(super) const KEEP_ALIVE_COMMENT: &str = ": still here\n\n";
 
 /// `GET /api/v1/events?follow=1&job=&project=`. Without `follow` it ends after `ready`.
 pub(crate) async fn events(
-    State(app): State<App>,
-    (sight, pass, holder): (Sight, Pass, StreamHolder),
+    State(app): State<AppState>,
+    (sight, pass, holder): (ProjectScope, StreamAuthorization, StreamHolder),
     headers: HeaderMap,
-    parameters: Parameters,
+    parameters: QueryParameters,
 ) -> Result<Response, ApiError> {
-    let last = headers.get(LAST_EVENT_ID).map(|id| number(id).ok_or_else(|| refused(id))).transpose()?;
+    let last = headers.get(LAST_EVENT_ID).map(|id| parse_event_id(id).ok_or_else(|| bad_event_id(id))).transpose()?;
     let job = match parameters.get("job") {
-        Some(name) => Some(sight.job(app.jobs(), name).await?.id),
+        Some(name) => Some(sight.find_job(app.jobs(), name).await?.id),
         None => None,
     };
-    let place = app.streams().open(holder)?;
+    let place = app.event_streams().open(holder)?;
     let after = match last {
         Some(last) => last,
-        None => app.jobs().newest_event().await?,
+        None => app.jobs().newest_event_sequence().await?,
     };
-    let follower = Follower {
+    let follower = JobEventFollower {
         sight,
         pass,
         job,
@@ -58,14 +58,14 @@ pub(crate) async fn events(
         follow: parameters.flag("follow"),
         after,
         sent: HashMap::new(),
-        looked: None,
-        said: Instant::now(),
-        more: false,
-        over: false,
-        changes: app.jobs().changes(),
+        polled_at: None,
+        last_sent_at: Instant::now(),
+        has_more_events: false,
+        is_finished: false,
+        changes: app.jobs().subscribe_changes(),
         shutdown: app.shutdown(),
         app,
-        _place: place,
+        _permit: place,
     };
     let news = stream::unfold(follower, |mut follower| async move {
         match follower.next().await {
@@ -73,25 +73,25 @@ pub(crate) async fn events(
             Err(error) => {
                 // The head is out already: the answer ends here, and the client asks again.
                 tracing::error!(%error, "following jobs failed");
-                follower.over = true;
+                follower.is_finished = true;
                 Some((Err(error), follower))
             }
         }
     });
-    Ok(answer(Body::from_stream(news)))
+    Ok(event_stream_response(Body::from_stream(news)))
 }
 
-fn number(id: &HeaderValue) -> Option<u64> {
+fn parse_event_id(id: &HeaderValue) -> Option<u64> {
     id.to_str().ok()?.trim().parse().ok()
 }
 
-fn refused(id: &HeaderValue) -> ApiError {
+fn bad_event_id(id: &HeaderValue) -> ApiError {
     let got = String::from_utf8_lossy(id.as_bytes()).chars().take(80).collect();
     ApiError::Parameter { name: "Last-Event-ID", expected: "the number of an event", got }
 }
 
 /// An answer of server-sent events.
-pub(super) fn answer(body: Body) -> Response {
+pub(super) fn event_stream_response(body: Body) -> Response {
     let mut response = Response::new(body);
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -99,24 +99,24 @@ pub(super) fn answer(body: Body) -> Response {
 }
 
 /// An event as text. `data` has no line breaks.
-pub(super) fn event(id: Option<&str>, name: &str, data: &str) -> String {
+pub(super) fn format_event(id: Option<&str>, name: &str, data: &str) -> String {
     debug_assert!(!data.contains(['\n', '\r']), "one line of data");
     let id = id.map_or_else(String::new, |id| format!("id: {id}\n"));
     format!("{id}event: {name}\ndata: {data}\n\n")
 }
 
 /// A job as it was when its client was told of it.
-struct Sent {
-    job: Job,
-    wait: Option<Wait>,
+struct SentJob {
+    job: JobRecord,
+    wait: Option<QueueWait>,
     json: String,
 }
 
-struct Follower {
-    app: App,
+struct JobEventFollower {
+    app: AppState,
     /// What the client may see.
-    sight: Sight,
-    pass: Pass,
+    sight: ProjectScope,
+    pass: StreamAuthorization,
     /// The identifier of the only job that is followed, where there is one.
     job: Option<String>,
     project: Option<String>,
@@ -124,88 +124,88 @@ struct Follower {
     /// The sequence of the last event that was sent.
     after: u64,
     /// What the client knows, by identifier.
-    sent: HashMap<String, Sent>,
-    looked: Option<Instant>,
+    sent: HashMap<String, SentJob>,
+    polled_at: Option<Instant>,
     /// When the client was told something.
-    said: Instant,
+    last_sent_at: Instant,
     /// Whether one look did not show all events.
-    more: bool,
-    over: bool,
+    has_more_events: bool,
+    is_finished: bool,
     changes: watch::Receiver<u64>,
     shutdown: watch::Receiver<bool>,
-    _place: EventStreamPlace,
+    _permit: EventStreamPermit,
 }
 
-impl Follower {
+impl JobEventFollower {
     /// The next events; none at the end.
     async fn next(&mut self) -> Result<Option<String>, ApiError> {
         loop {
-            if self.over || (self.looked.is_some() && !self.follow && !self.more) {
+            if self.is_finished || (self.polled_at.is_some() && !self.follow && !self.has_more_events) {
                 return Ok(None);
             }
             let mut quiet = false;
-            if let Some(looked) = self.looked.filter(|_| !self.more) {
+            if let Some(looked) = self.polled_at.filter(|_| !self.has_more_events) {
                 tokio::select! {
                     changed = self.changes.changed() => if changed.is_err() { return Ok(None) },
                     // What changes may be nothing to this client: it hears something all the same.
-                    () = sleep_until(self.said + EVENTS_QUIET_MAX) => quiet = true,
-                    () = told(&mut self.shutdown) => return Ok(None),
+                    () = sleep_until(self.last_sent_at + EVENT_STREAM_HEARTBEAT) => quiet = true,
+                    () = wait_for_shutdown(&mut self.shutdown) => return Ok(None),
                 }
                 tokio::select! {
-                    () = sleep_until(looked + EVENTS_PACE) => {}
-                    () = told(&mut self.shutdown) => return Ok(None),
+                    () = sleep_until(looked + EVENT_STREAM_POLL) => {}
+                    () = wait_for_shutdown(&mut self.shutdown) => return Ok(None),
                 }
             }
-            if !self.pass.holds(self.app.now_ms()) {
+            if !self.pass.is_still_valid(self.app.now_ms()) {
                 return Ok(None);
             }
             // Before looking: a change that comes in between is then noticed after it.
             self.changes.mark_unchanged();
-            let mut news = self.look().await?;
-            self.looked = Some(Instant::now());
+            let mut news = self.collect_changes().await?;
+            self.polled_at = Some(Instant::now());
             if news.is_empty() && quiet {
-                STILL_HERE.clone_into(&mut news);
+                KEEP_ALIVE_COMMENT.clone_into(&mut news);
             }
             if !news.is_empty() {
-                self.said = Instant::now();
+                self.last_sent_at = Instant::now();
                 return Ok(Some(news));
             }
         }
     }
 
     /// What is new since the last look.
-    async fn look(&mut self) -> Result<String, ApiError> {
-        let first = self.looked.is_none();
+    async fn collect_changes(&mut self) -> Result<String, ApiError> {
+        let first = self.polled_at.is_none();
         let mut news = String::new();
-        let (jobs, cursor) = self.jobs().await?;
+        let (jobs, cursor) = self.followed_jobs().await?;
         let is_queue = jobs.iter().any(|job| job.state == JobState::Queued);
-        let waits = if is_queue { self.waits().await? } else { HashMap::new() };
-        let details = self.details(&jobs, &waits).await?;
+        let waits = if is_queue { self.queue_waits().await? } else { HashMap::new() };
+        let details = self.changed_job_details(&jobs, &waits).await?;
         for job in &jobs {
-            if let Some(json) = self.news_of(job, waits.get(&job.id), &details) {
-                news += &event(None, "job", &json);
+            if let Some(json) = self.changed_job_json(job, waits.get(&job.id), &details) {
+                news += &format_event(None, "job", &json);
             }
         }
-        for (id, name) in self.gone(&jobs, cursor) {
-            news += &event(None, "gone", &json!({ "id": id, "name": name }).to_string());
+        for (id, name) in self.take_removed_jobs(&jobs, cursor) {
+            news += &format_event(None, "gone", &json!({ "id": id, "name": name }).to_string());
         }
         // The only one that is followed may have been deleted before it was looked at once.
-        self.over |= self.job.is_some() && jobs.is_empty();
+        self.is_finished |= self.job.is_some() && jobs.is_empty();
         if first {
-            news += &event(None, "ready", &json!({ "jobs": jobs.len(), "cursor": cursor }).to_string());
+            news += &format_event(None, "ready", &json!({ "jobs": jobs.len(), "cursor": cursor }).to_string());
         }
-        self.notes(&mut news).await?;
+        self.push_job_events(&mut news).await?;
         Ok(news)
     }
 
-    async fn waits(&self) -> Result<HashMap<String, Wait>, JobError> {
-        self.app.jobs().waits(|project| self.sight.sees(project)).await
+    async fn queue_waits(&self) -> Result<HashMap<String, QueueWait>, JobError> {
+        self.app.jobs().queue_waits(|project| self.sight.contains_project(project)).await
     }
 
     /// The jobs that are followed, newest first, and the cursor of the oldest where there may be more.
-    async fn jobs(&self) -> Result<(Vec<Job>, Option<u64>), ApiError> {
+    async fn followed_jobs(&self) -> Result<(Vec<JobRecord>, Option<u64>), ApiError> {
         if let Some(id) = &self.job {
-            return match self.sight.job(self.app.jobs(), id).await {
+            return match self.sight.find_job(self.app.jobs(), id).await {
                 Ok(job) => Ok((vec![job], None)),
                 Err(error) if is_missing(&error) => Ok((Vec::new(), None)),
                 Err(error) => Err(error.into()),
@@ -220,9 +220,13 @@ impl Follower {
     }
 
     /// What showing the jobs takes of which there may be news.
-    async fn details(&self, jobs: &[Job], waits: &HashMap<String, Wait>) -> Result<HashMap<String, Details>, JobError> {
-        let is_same = |sent: &Sent, job: &Job| sent.job == *job && sent.wait.as_ref() == waits.get(&job.id);
-        let is_known = |job: &Job| self.sent.get(&job.id).is_some_and(|sent| is_same(sent, job));
+    async fn changed_job_details(
+        &self,
+        jobs: &[JobRecord],
+        waits: &HashMap<String, QueueWait>,
+    ) -> Result<HashMap<String, JobDetails>, JobError> {
+        let is_same = |sent: &SentJob, job: &JobRecord| sent.job == *job && sent.wait.as_ref() == waits.get(&job.id);
+        let is_known = |job: &JobRecord| self.sent.get(&job.id).is_some_and(|sent| is_same(sent, job));
         // What a job at work reports is not in its record alone.
         let changed = jobs.iter().filter(|job| job.state.is_active() || !is_known(job));
         let ids: Vec<String> = changed.map(|job| job.id.clone()).collect();
@@ -230,18 +234,23 @@ impl Follower {
     }
 
     /// The job as JSON, where it is not as the client knows it.
-    fn news_of(&mut self, job: &Job, wait: Option<&Wait>, details: &HashMap<String, Details>) -> Option<String> {
+    fn changed_job_json(
+        &mut self,
+        job: &JobRecord,
+        wait: Option<&QueueWait>,
+        details: &HashMap<String, JobDetails>,
+    ) -> Option<String> {
         // None where nothing changed, and where it was deleted meanwhile: the next look says so.
-        let json = shown::job(&self.app, job, wait, details.get(&job.id)?).to_string();
+        let json = views::job_json(&self.app, job, wait, details.get(&job.id)?).to_string();
         let is_news = self.sent.get(&job.id).is_none_or(|sent| sent.json != json);
-        let sent = Sent { job: job.clone(), wait: wait.cloned(), json: json.clone() };
+        let sent = SentJob { job: job.clone(), wait: wait.cloned(), json: json.clone() };
         self.sent.insert(job.id.clone(), sent);
         is_news.then_some(json)
     }
 
     /// Jobs, by identifier and name, that the client knows and that are no more. Those that are older than what a stream
     /// follows are not followed any more either.
-    fn gone(&mut self, jobs: &[Job], oldest: Option<u64>) -> Vec<(String, String)> {
+    fn take_removed_jobs(&mut self, jobs: &[JobRecord], oldest: Option<u64>) -> Vec<(String, String)> {
         let there: HashSet<&str> = jobs.iter().map(|job| job.id.as_str()).collect();
         let mut gone = Vec::new();
         self.sent.retain(|id, sent| {
@@ -255,29 +264,29 @@ impl Follower {
     }
 
     /// Adds the events of the jobs that are followed.
-    async fn notes(&mut self, news: &mut String) -> Result<(), ApiError> {
+    async fn push_job_events(&mut self, news: &mut String) -> Result<(), ApiError> {
         let events = match &self.job {
             Some(id) => self.app.jobs().events(id, self.after).await,
-            None => self.app.jobs().events_of_all(self.after).await,
+            None => self.app.jobs().all_events(self.after).await,
         };
         let events = match events {
             Err(error) if is_missing(&error) => return Ok(()),
             events => events?,
         };
-        self.more = events.len() >= EVENTS_LISTED_MAX as usize;
+        self.has_more_events = events.len() >= EVENTS_LISTED_MAX as usize;
         for one in events {
             self.after = one.sequence;
             // Of jobs that are not followed nothing is told.
             if let Some(sent) = self.sent.get(&one.job) {
-                *news += &event(Some(&one.sequence.to_string()), "note", &note(&sent.job.name, &one));
+                *news += &format_event(Some(&one.sequence.to_string()), "note", &job_event_json(&sent.job.name, &one));
             }
         }
         Ok(())
     }
 }
 
-fn note(job: &str, event: &Event) -> String {
-    let mut json: Value = shown::event(event);
+fn job_event_json(job: &str, event: &JobEvent) -> String {
+    let mut json: Value = views::event_json(event);
     json["job"] = job.into();
     json.to_string()
 }

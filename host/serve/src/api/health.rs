@@ -6,43 +6,43 @@ use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
-use super::query::Parameters;
-use crate::app::App;
-use crate::coding::{Coding, compressed};
+use super::query::QueryParameters;
+use crate::app::AppState;
+use crate::content_encoding::{ContentEncoding, compress_response};
 use crate::error::{ApiError, not_ready};
-use crate::models::state::Rest;
+use crate::models::model_state::Residency;
 use crate::models::{ModelStatus, VersionState};
 
 /// `GET /healthz`, `GET /livez`: the process answers.
-pub(crate) async fn alive() -> &'static str {
+pub(crate) async fn livez() -> &'static str {
     "ok"
 }
 
 /// `GET /readyz`: whether every model that is meant to be up has a version that serves, and the server is not stopping.
-pub(crate) async fn ready(State(app): State<App>, parameters: Parameters) -> Response {
-    let reasons = unready(&app);
+pub(crate) async fn readyz(State(app): State<AppState>, parameters: QueryParameters) -> Response {
+    let reasons = unready_reasons(&app);
     let ready = reasons.is_empty();
     let mut body = json!({ "ready": ready });
     if !ready {
         body["reasons"] = json!(reasons);
     }
     if parameters.flag("verbose") {
-        body["models"] = app.models().list().iter().map(super::models::summary).collect();
+        body["models"] = app.models().list().iter().map(super::models::model_summary_json).collect();
     }
     if ready { Json(body).into_response() } else { not_ready(body) }
 }
 
 /// Why the server is not ready; empty where it is. A model that sleeps or that a user unloaded is as it is meant to be.
-pub(crate) fn unready(app: &App) -> Vec<String> {
-    let is_missing = |model: &&ModelStatus| model.serving.is_none() && model.rest == Rest::Awake;
-    let mut reasons: Vec<String> = app.models().list().iter().filter(is_missing).map(why).collect();
+pub(crate) fn unready_reasons(app: &AppState) -> Vec<String> {
+    let is_missing = |model: &&ModelStatus| model.serving.is_none() && model.residency == Residency::Awake;
+    let mut reasons: Vec<String> = app.models().list().iter().filter(is_missing).map(unready_reason).collect();
     if *app.shutdown().borrow() {
         reasons.push("the server is stopping".to_owned());
     }
     reasons
 }
 
-fn why(model: &ModelStatus) -> String {
+fn unready_reason(model: &ModelStatus) -> String {
     let newest = model.versions.last();
     let detail = newest.map_or_else(String::new, |version| {
         let separator = if version.reason.is_empty() { "" } else { ": " };
@@ -59,18 +59,18 @@ pub(crate) async fn version() -> Json<Value> {
 
 /// `GET /metrics`: OpenMetrics 1.0 where the client asks for it, else Prometheus text format 0.0.4; compressed where the
 /// client takes that.
-pub(crate) async fn metrics(State(app): State<App>, headers: HeaderMap) -> Result<Response, ApiError> {
+pub(crate) async fn metrics(State(app): State<AppState>, headers: HeaderMap) -> Result<Response, ApiError> {
     let shared = app.clone();
     let is_openmetrics = prefers_openmetrics(&headers);
-    let render = move |parts: &crate::Parts| {
-        shared.counted().refresh(parts);
+    let render = move |parts: &crate::AppParts| {
+        shared.storage_counter().refresh_if_old(parts);
         let metrics = &parts.metrics;
-        Ok::<_, ApiError>(if is_openmetrics { metrics.render_openmetrics() } else { metrics.render() })
+        Ok::<_, ApiError>(if is_openmetrics { metrics.render_openmetrics() } else { metrics.render_prometheus() })
     };
-    let text = app.blocking(render).await?;
+    let text = app.run_blocking(render).await?;
     let content_type = if is_openmetrics { OPENMETRICS } else { PROMETHEUS_TEXT };
     let response = ([(header::CONTENT_TYPE, content_type)], text).into_response();
-    let mut response = compressed(response, Coding::accepted(&headers)).await?;
+    let mut response = compress_response(response, ContentEncoding::from_accept_encoding(&headers)).await?;
     response.headers_mut().insert(header::VARY, HeaderValue::from_static("accept, accept-encoding"));
     Ok(response)
 }

@@ -6,22 +6,22 @@ use axum::http::header;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::query::Parameters;
+use super::query::QueryParameters;
 use crate::access::Actor;
-use crate::access::things::with_publication;
-use crate::app::App;
-use crate::audit::Action;
+use crate::access::resource_access::publish_model_version;
+use crate::app::AppState;
+use crate::audit::AuditAction;
 use crate::error::ApiError;
-use crate::form::{self, FormField, media_type};
 use crate::limits::{EXTERNAL_FILES_MAX, IMPORT_BYTES_MAX};
 use crate::models::{ImportError, ModelFiles};
+use crate::multipart_form::{self, FormField, media_type};
 
 /// The body is the file, or a form of the file and of those that it keeps tensors in; `options`, a JSON object, is the
 /// plugin's that reads it. The answer names the version, which then comes up like any other.
 pub(crate) async fn import(
-    State(app): State<App>,
+    State(app): State<AppState>,
     Path(model): Path<String>,
-    parameters: Parameters,
+    parameters: QueryParameters,
     request: Request,
 ) -> Result<Json<Value>, ApiError> {
     let options = parameters.get("options").unwrap_or("{}").to_owned();
@@ -29,42 +29,42 @@ pub(crate) async fn import(
         let got = options.chars().take(80).collect();
         return Err(ApiError::Parameter { name: "options", expected: "a JSON object", got });
     }
-    let actor = Actor::of(request.extensions());
+    let actor = Actor::from_extensions(request.extensions());
     let (parts, body) = request.into_parts();
-    let body = app.bodies().read(&parts, body, IMPORT_BYTES_MAX).await?;
+    let body = app.body_reader().read(&parts, body, IMPORT_BYTES_MAX).await?;
     let declared = parts.headers.get(header::CONTENT_TYPE).map(|value| String::from_utf8_lossy(value.as_bytes()));
     let declared = declared.unwrap_or_default().into_owned();
     // The form's fields, and the archive that is made of them.
-    let mut copies = body.another_charge();
+    let mut copies = body.new_charge();
     let fields = if media_type(&declared) == "multipart/form-data" {
         copies.resize(2 * body.bytes.len() as u64, None).await?;
-        Some(form::fields(&declared, body.bytes.clone(), EXTERNAL_FILES_MAX + 1).await?)
+        Some(multipart_form::parse_fields(&declared, body.bytes.clone(), EXTERNAL_FILES_MAX + 1).await?)
     } else {
         None
     };
     let name = model.clone();
-    let import = move |parts: &crate::Parts| {
+    let import = move |parts: &crate::AppParts| {
         let _charged = copies;
-        parts.room(body.bytes.len() as u64)?;
+        parts.check_storage_quota(body.bytes.len() as u64)?;
         let files = match fields {
-            Some(fields) => from_form(fields)?,
-            None => ModelFiles::new(body.bytes.clone(), missing)?,
+            Some(fields) => model_files_from_form(fields)?,
+            None => ModelFiles::read_with(body.bytes.clone(), missing_file)?,
         };
         Ok::<_, ApiError>(parts.importer.import(&name, &files, &options)?)
     };
-    let published = with_publication(&app, &actor.rights, &model, app.blocking(import)).await;
+    let published = publish_model_version(&app, &actor.rights, &model, app.run_blocking(import)).await;
     let detail = published.as_ref().map_or_else(|_| String::new(), |made| format!("version {}", made.version));
-    app.audit().record(&actor, Action::ModelImport, &model, &detail, &published);
+    app.audit().record(&actor, AuditAction::ModelImport, &model, &detail, &published);
     let published = published?;
     Ok(Json(json!({ "model": model, "version": published.version, "is_new": published.is_new })))
 }
 
-fn missing(name: &str) -> Result<Bytes, ImportError> {
+fn missing_file(name: &str) -> Result<Bytes, ImportError> {
     Err(ImportError::MissingFile { name: name.to_owned() })
 }
 
 /// The model is the field `model`, or the file whose name ends in `.onnx`; the others are the files that it names.
-fn from_form(mut fields: Vec<FormField>) -> Result<ModelFiles, ApiError> {
+fn model_files_from_form(mut fields: Vec<FormField>) -> Result<ModelFiles, ApiError> {
     let is_onnx = |field: &FormField| field.file_name.as_ref().is_some_and(|name| name.ends_with(".onnx"));
     let at = fields.iter().position(|field| field.name == "model").or_else(|| fields.iter().position(is_onnx));
     let Some(at) = at else {
@@ -74,13 +74,13 @@ fn from_form(mut fields: Vec<FormField>) -> Result<ModelFiles, ApiError> {
     };
     let model = fields.remove(at).bytes;
     let mut used = vec![false; fields.len()];
-    let files = ModelFiles::new(model, |name| {
+    let files = ModelFiles::read_with(model, |name| {
         // Clients send a file's last name only, and may name the field as the model does.
         let base = name.rsplit('/').next();
         let named = |field: &FormField| field.name == name || field.file_name.as_deref() == Some(name);
         let found = fields.iter().position(named);
         let found = found.or_else(|| fields.iter().position(|field| field.file_name.as_deref() == base));
-        let Some(at) = found else { return missing(name) };
+        let Some(at) = found else { return missing_file(name) };
         used[at] = true;
         Ok(fields[at].bytes.clone())
     })?;

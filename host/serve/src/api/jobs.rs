@@ -6,26 +6,26 @@ pub(crate) mod commands;
 pub(crate) mod metrics;
 pub(crate) mod removal;
 mod requirements;
-pub(super) mod shown;
 pub(crate) mod submit;
+pub(super) mod views;
 
 use axum::Json;
 use axum::extract::State;
 use saggar_jobs::phases;
-use saggar_store::records::{Job, JobFilter, JobState};
+use saggar_store::records::{JobFilter, JobRecord, JobState};
 use serde_json::{Value, json};
 
-use super::query::Parameters;
-use crate::access::{SeenJob, Sight};
-use crate::app::App;
+use super::query::QueryParameters;
+use crate::access::{ProjectScope, VisibleJob};
+use crate::app::AppState;
 use crate::error::ApiError;
 use crate::limits::{EVENTS_SHOWN_MAX, JOBS_LISTED_DEFAULT};
 
 /// `GET /api/v1/jobs?state=&project=&experiment=&limit=&cursor=`. Several states are separated by commas.
 pub(crate) async fn list(
-    State(app): State<App>,
-    sight: Sight,
-    parameters: Parameters,
+    State(app): State<AppState>,
+    sight: ProjectScope,
+    parameters: QueryParameters,
 ) -> Result<Json<Value>, ApiError> {
     let expected = "job states, as in RUNNING,QUEUED";
     let refuse = |state: &str| ApiError::Parameter { name: "state", expected, got: state.chars().take(80).collect() };
@@ -42,46 +42,53 @@ pub(crate) async fn list(
     };
     let limit = filter.limit as usize;
     let jobs = app.jobs().list(filter).await?;
-    let waits = app.jobs().waits(|project| sight.sees(project)).await?;
+    let waits = app.jobs().queue_waits(|project| sight.contains_project(project)).await?;
     let details = app.jobs().details(jobs.iter().map(|job| job.id.clone()).collect()).await?;
     // A job without details was removed meanwhile.
-    let show = |job: &Job| Some(shown::job(&app, job, waits.get(&job.id), details.get(&job.id)?));
+    let show = |job: &JobRecord| Some(views::job_json(&app, job, waits.get(&job.id), details.get(&job.id)?));
     let listed: Vec<Value> = jobs.iter().filter_map(show).collect();
     let cursor = if jobs.len() == limit { jobs.last().map(|job| job.cursor) } else { None };
     Ok(Json(json!({ "jobs": listed, "cursor": cursor })))
 }
 
 /// The kinds of the events of which a job's phases and publications are told.
-const TELLING: [&str; 3] = [phases::KINDS[0], phases::KINDS[1], shown::PUBLISHED];
+const PHASE_AND_PUBLICATION_KINDS: [&str; 3] = [phases::EVENT_KINDS[0], phases::EVENT_KINDS[1], views::PUBLISHED];
 
 /// `GET /api/v1/jobs/{job}`, by name or identifier. Of its events it has the newest.
-pub(crate) async fn one(State(app): State<App>, sight: Sight, SeenJob(job): SeenJob) -> Result<Json<Value>, ApiError> {
-    let details = app.jobs().details_of(&job.id).await?;
-    let mut answer = shown::detailed(&app, &sight, &job, &details).await?;
-    answer["attempts"] = details.attempts.iter().map(|attempt| shown::attempt_of(&job, attempt)).collect();
-    let outputs = app.jobs().outputs(&job.id).await?;
+pub(crate) async fn get(
+    State(app): State<AppState>,
+    sight: ProjectScope,
+    VisibleJob(job): VisibleJob,
+) -> Result<Json<Value>, ApiError> {
+    let details = app.jobs().job_details(&job.id).await?;
+    let mut answer = views::job_with_waits(&app, &sight, &job, &details).await?;
+    answer["attempts"] = details.attempts.iter().map(|attempt| views::attempt_with_log_url(&job, attempt)).collect();
+    let outputs = app.jobs().list_outputs(&job.id).await?;
     answer["outputs"] = outputs.iter().map(|file| json!({ "path": file.path, "bytes": file.bytes })).collect();
-    let told = app.jobs().events_of_kinds(&job.id, &TELLING).await?;
-    answer["published"] = shown::published(&told);
-    answer["phases"] = phases::of(&job, &told).iter().map(shown::phase).collect();
+    let told = app.jobs().events_of_kinds(&job.id, &PHASE_AND_PUBLICATION_KINDS).await?;
+    answer["published"] = views::published_versions(&told);
+    answer["phases"] = phases::job_phases(&job, &told).iter().map(views::phase_json).collect();
     let events = app.jobs().newest_events(&job.id, EVENTS_SHOWN_MAX).await?;
-    answer["events"] = events.iter().map(shown::event).collect();
+    answer["events"] = events.iter().map(views::event_json).collect();
     Ok(Json(answer))
 }
 
 /// `GET /api/v1/jobs/{job}/attempts`.
-pub(crate) async fn attempts(State(app): State<App>, SeenJob(job): SeenJob) -> Result<Json<Value>, ApiError> {
+pub(crate) async fn attempts(
+    State(app): State<AppState>,
+    VisibleJob(job): VisibleJob,
+) -> Result<Json<Value>, ApiError> {
     let attempts = app.jobs().attempts(&job.id).await?;
-    Ok(Json(json!({ "attempts": attempts.iter().map(shown::attempt).collect::<Vec<Value>>() })))
+    Ok(Json(json!({ "attempts": attempts.iter().map(views::attempt_json).collect::<Vec<Value>>() })))
 }
 
 /// `GET /api/v1/jobs/{job}/events?after=`.
 pub(crate) async fn events(
-    State(app): State<App>,
-    SeenJob(job): SeenJob,
-    parameters: Parameters,
+    State(app): State<AppState>,
+    VisibleJob(job): VisibleJob,
+    parameters: QueryParameters,
 ) -> Result<Json<Value>, ApiError> {
     let after = parameters.parse("after", "the sequence of an event")?.unwrap_or(0);
     let events = app.jobs().events(&job.id, after).await?;
-    Ok(Json(json!({ "events": events.iter().map(shown::event).collect::<Vec<Value>>() })))
+    Ok(Json(json!({ "events": events.iter().map(views::event_json).collect::<Vec<Value>>() })))
 }

@@ -7,18 +7,18 @@ use saggar_store::keys::NewKey;
 use serde_json::{Value, json};
 
 use crate::access::Actor;
-use crate::app::App;
-use crate::audit::Action;
+use crate::app::AppState;
+use crate::audit::AuditAction;
 use crate::error::{ApiError, created, no_content};
 use crate::json_body::JsonBody;
 
 /// `GET /api/v1/keys`. Nothing in the answer opens anything.
-pub(crate) async fn list(State(app): State<App>) -> Result<Json<Value>, ApiError> {
-    let keys = app.blocking(|parts| {
-        parts.access.refresh();
-        Ok::<_, ApiError>(parts.access.list())
+pub(crate) async fn list(State(app): State<AppState>) -> Result<Json<Value>, ApiError> {
+    let keys = app.run_blocking(|parts| {
+        parts.access.reload_keys();
+        Ok::<_, ApiError>(parts.access.list_keys())
     });
-    let keys: Vec<Value> = keys.await?.iter().map(|(key, used)| key.shown(*used)).collect();
+    let keys: Vec<Value> = keys.await?.iter().map(|(key, used)| key.to_public_json(*used)).collect();
     Ok(Json(json!({ "keys": keys })))
 }
 
@@ -27,38 +27,38 @@ impl JsonBody for NewKey {
 }
 
 /// `POST /api/v1/keys`: `{"name", "scopes", "rate"?, "quota"?, "expires_ms"?}`. The answer's `key` is shown this once.
-pub(crate) async fn create(State(app): State<App>, request: Request) -> Result<Response, ApiError> {
-    let actor = Actor::of(request.extensions());
-    let new: NewKey = app.bodies().json(request).await?;
+pub(crate) async fn create(State(app): State<AppState>, request: Request) -> Result<Response, ApiError> {
+    let actor = Actor::from_extensions(request.extensions());
+    let new: NewKey = app.body_reader().read_json(request).await?;
     let (now_ms, name, detail) = (app.now_ms(), new.name.clone(), new.summary());
     let made = app
-        .blocking(move |parts| {
-            let made = parts.access.file().create(new, now_ms);
-            parts.access.refresh();
+        .run_blocking(move |parts| {
+            let made = parts.access.key_file().create(new, now_ms);
+            parts.access.reload_keys();
             made
         })
         .await;
-    app.audit().record(&actor, Action::KeyCreate, &name, &detail, &made);
+    app.audit().record(&actor, AuditAction::KeyCreate, &name, &detail, &made);
     let (record, text) = made?;
-    let mut answer = record.shown(0);
+    let mut answer = record.to_public_json(0);
     answer["key"] = Value::String(text);
     Ok(created(answer))
 }
 
 /// `DELETE /api/v1/keys/{name}`: the key opens nothing from now on.
 pub(crate) async fn revoke(
-    State(app): State<App>,
+    State(app): State<AppState>,
     Path(name): Path<String>,
     actor: Actor,
 ) -> Result<Response, ApiError> {
     let of = name.clone();
     let revoked = app
-        .blocking(move |parts| {
-            let revoked = parts.access.file().revoke(&of);
-            parts.access.refresh();
+        .run_blocking(move |parts| {
+            let revoked = parts.access.key_file().revoke(&of);
+            parts.access.reload_keys();
             revoked
         })
         .await;
-    app.audit().record(&actor, Action::KeyRevoke, &name, "", &revoked);
+    app.audit().record(&actor, AuditAction::KeyRevoke, &name, "", &revoked);
     revoked.map(|_| no_content())
 }

@@ -5,161 +5,181 @@ use std::collections::BTreeMap;
 
 use axum::Json;
 use axum::extract::{Path, Request, State};
-use saggar_store::Effect;
+use saggar_store::AccessAction;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::access::Actor;
-use crate::access::things::with_model;
-use crate::app::App;
-use crate::audit::Action;
+use crate::access::resource_access::change_model;
+use crate::app::AppState;
+use crate::audit::AuditAction;
 use crate::error::ApiError;
 use crate::json_body::{self, JsonBody};
 use crate::limits::BODY_BYTES_MAX;
 use crate::models::ModelStatus;
-use crate::models::plan::ShadowPlan;
+use crate::models::desired_state::ShadowPolicy;
 
-type Answer = Result<Json<Value>, ApiError>;
+type ModelCommandResult = Result<Json<Value>, ApiError>;
 
 /// The answer to what `actor` did, or was refused, which is written down.
-fn answer(
-    app: &App,
+fn audited_model_response(
+    app: &AppState,
     actor: &Actor,
-    action: Action,
+    action: AuditAction,
     (name, detail): (&str, &str),
     status: Result<ModelStatus, ApiError>,
-) -> Answer {
+) -> ModelCommandResult {
     app.audit().record(actor, action, name, detail, &status);
-    Ok(Json(super::models::whole(&status?)))
+    Ok(Json(super::models::model_json(&status?)))
 }
 
 /// A version as the audit log has it, or what stands for none.
-fn described(version: Option<u64>, none: &str) -> String {
+fn version_detail(version: Option<u64>, none: &str) -> String {
     version.map_or_else(|| none.to_owned(), |version| format!("version {version}"))
 }
 
 /// `{"version": 3}`, or nothing.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Maybe {
+struct OptionalVersionRequest {
     version: Option<u64>,
 }
 
-impl JsonBody for Maybe {
+impl JsonBody for OptionalVersionRequest {
     const EXAMPLE: &'static str = r#"{"version": 3}"#;
 }
 
-async fn maybe(app: &App, request: Request) -> Result<Option<u64>, ApiError> {
+async fn read_optional_version(app: &AppState, request: Request) -> Result<Option<u64>, ApiError> {
     let (parts, body) = request.into_parts();
-    let whole = app.bodies().read(&parts, body, BODY_BYTES_MAX).await?;
+    let whole = app.body_reader().read(&parts, body, BODY_BYTES_MAX).await?;
     if whole.bytes.iter().all(u8::is_ascii_whitespace) {
         return Ok(None);
     }
-    let maybe: Maybe = json_body::read(&whole.bytes)?;
+    let maybe: OptionalVersionRequest = json_body::parse_body(&whole.bytes)?;
     Ok(maybe.version)
 }
 
 /// `POST /api/v1/models/{model}/load`, of a version or of those that are needed.
-pub(crate) async fn load(State(app): State<App>, Path(name): Path<String>, actor: Actor, request: Request) -> Answer {
-    let version = maybe(&app, request).await?;
+pub(crate) async fn load(
+    State(app): State<AppState>,
+    Path(name): Path<String>,
+    actor: Actor,
+    request: Request,
+) -> ModelCommandResult {
+    let version = read_optional_version(&app, request).await?;
     let work = app.lifecycle().load(&name, version);
-    let done = with_model(&app, &actor.rights, Effect::LoadModel, &name, work).await;
-    answer(&app, &actor, Action::ModelLoad, (&name, &described(version, "")), done)
+    let done = change_model(&app, &actor.rights, AccessAction::LoadModel, &name, work).await;
+    audited_model_response(&app, &actor, AuditAction::ModelLoad, (&name, &version_detail(version, "")), done)
 }
 
 /// `POST /api/v1/models/{model}/unload`, of a version or of all.
-pub(crate) async fn unload(State(app): State<App>, Path(name): Path<String>, actor: Actor, request: Request) -> Answer {
-    let version = maybe(&app, request).await?;
+pub(crate) async fn unload(
+    State(app): State<AppState>,
+    Path(name): Path<String>,
+    actor: Actor,
+    request: Request,
+) -> ModelCommandResult {
+    let version = read_optional_version(&app, request).await?;
     let work = app.lifecycle().unload(&name, version);
-    let done = with_model(&app, &actor.rights, Effect::UnloadModel, &name, work).await;
-    answer(&app, &actor, Action::ModelUnload, (&name, &described(version, "")), done)
+    let done = change_model(&app, &actor.rights, AccessAction::UnloadModel, &name, work).await;
+    audited_model_response(&app, &actor, AuditAction::ModelUnload, (&name, &version_detail(version, "")), done)
 }
 
 /// `POST /api/v1/models/{model}/warm`.
-pub(crate) async fn warm(State(app): State<App>, Path(name): Path<String>, actor: Actor) -> Answer {
-    let work = app.lifecycle().warm(&name);
-    let done = with_model(&app, &actor.rights, Effect::LoadModel, &name, work).await;
-    answer(&app, &actor, Action::ModelWarm, (&name, ""), done)
+pub(crate) async fn warm(State(app): State<AppState>, Path(name): Path<String>, actor: Actor) -> ModelCommandResult {
+    let work = app.lifecycle().warm_up(&name);
+    let done = change_model(&app, &actor.rights, AccessAction::LoadModel, &name, work).await;
+    audited_model_response(&app, &actor, AuditAction::ModelWarm, (&name, ""), done)
 }
 
 /// A version, or `newest`.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
-enum Target {
+enum PromotionTarget {
     Version(u64),
     Word(String),
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Promotion {
-    version: Target,
+struct PromoteRequest {
+    version: PromotionTarget,
 }
 
-impl JsonBody for Promotion {
+impl JsonBody for PromoteRequest {
     const EXAMPLE: &'static str = r#"{"version": 3}"#;
 }
 
 /// `POST /api/v1/models/{model}/promote` with `{"version": 3}` or `{"version": "newest"}`.
 pub(crate) async fn promote(
-    State(app): State<App>,
+    State(app): State<AppState>,
     Path(name): Path<String>,
     actor: Actor,
     request: Request,
-) -> Answer {
-    let Promotion { version } = app.bodies().json(request).await?;
+) -> ModelCommandResult {
+    let PromoteRequest { version } = app.body_reader().read_json(request).await?;
     let version = match version {
-        Target::Version(version) => Some(version),
-        Target::Word(word) if word == "newest" => None,
-        Target::Word(word) => {
+        PromotionTarget::Version(version) => Some(version),
+        PromotionTarget::Word(word) if word == "newest" => None,
+        PromotionTarget::Word(word) => {
             let got = word.chars().take(80).collect();
             return Err(ApiError::Parameter { name: "version", expected: "a version's number, or \"newest\"", got });
         }
     };
     let work = app.lifecycle().promote(&name, version);
-    let done = with_model(&app, &actor.rights, Effect::DeployModel, &name, work).await;
-    answer(&app, &actor, Action::ModelPromote, (&name, &described(version, "newest")), done)
+    let done = change_model(&app, &actor.rights, AccessAction::DeployModel, &name, work).await;
+    audited_model_response(&app, &actor, AuditAction::ModelPromote, (&name, &version_detail(version, "newest")), done)
 }
 
 /// `POST /api/v1/models/{model}/rollback`.
-pub(crate) async fn roll_back(State(app): State<App>, Path(name): Path<String>, actor: Actor) -> Answer {
+pub(crate) async fn roll_back(
+    State(app): State<AppState>,
+    Path(name): Path<String>,
+    actor: Actor,
+) -> ModelCommandResult {
     let work = app.lifecycle().roll_back(&name);
-    let done = with_model(&app, &actor.rights, Effect::DeployModel, &name, work).await;
-    answer(&app, &actor, Action::ModelRollback, (&name, ""), done)
+    let done = change_model(&app, &actor.rights, AccessAction::DeployModel, &name, work).await;
+    audited_model_response(&app, &actor, AuditAction::ModelRollback, (&name, ""), done)
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Pointed {
+struct SetAliasRequest {
     version: u64,
 }
 
-impl JsonBody for Pointed {
+impl JsonBody for SetAliasRequest {
     const EXAMPLE: &'static str = r#"{"version": 3}"#;
 }
 
 /// `PUT /api/v1/models/{model}/aliases/{alias}` with `{"version": 3}`.
 pub(crate) async fn set_alias(
-    State(app): State<App>,
+    State(app): State<AppState>,
     Path((name, alias)): Path<(String, String)>,
     actor: Actor,
     request: Request,
-) -> Answer {
-    let Pointed { version } = app.bodies().json(request).await?;
+) -> ModelCommandResult {
+    let SetAliasRequest { version } = app.body_reader().read_json(request).await?;
     let work = app.lifecycle().set_alias(&name, &alias, version);
-    let done = with_model(&app, &actor.rights, Effect::DeployModel, &name, work).await;
-    answer(&app, &actor, Action::ModelAlias, (&name, &format!("{alias} to version {version}")), done)
+    let done = change_model(&app, &actor.rights, AccessAction::DeployModel, &name, work).await;
+    audited_model_response(
+        &app,
+        &actor,
+        AuditAction::ModelAlias,
+        (&name, &format!("{alias} to version {version}")),
+        done,
+    )
 }
 
 /// `DELETE /api/v1/models/{model}/aliases/{alias}`.
 pub(crate) async fn remove_alias(
-    State(app): State<App>,
+    State(app): State<AppState>,
     Path((name, alias)): Path<(String, String)>,
     actor: Actor,
-) -> Answer {
+) -> ModelCommandResult {
     let work = app.lifecycle().remove_alias(&name, &alias);
-    let done = with_model(&app, &actor.rights, Effect::DeployModel, &name, work).await;
-    answer(&app, &actor, Action::ModelUnalias, (&name, &alias), done)
+    let done = change_model(&app, &actor.rights, AccessAction::DeployModel, &name, work).await;
+    audited_model_response(&app, &actor, AuditAction::ModelUnalias, (&name, &alias), done)
 }
 
 impl JsonBody for BTreeMap<String, u32> {
@@ -168,58 +188,62 @@ impl JsonBody for BTreeMap<String, u32> {
 
 /// `PUT /api/v1/models/{model}/traffic` with `{"stable": 90, "canary": 10}`.
 pub(crate) async fn set_traffic(
-    State(app): State<App>,
+    State(app): State<AppState>,
     Path(name): Path<String>,
     actor: Actor,
     request: Request,
-) -> Answer {
-    let traffic: BTreeMap<String, u32> = app.bodies().json(request).await?;
+) -> ModelCommandResult {
+    let traffic: BTreeMap<String, u32> = app.body_reader().read_json(request).await?;
     let detail = format!("{traffic:?}");
     let work = app.lifecycle().set_traffic(&name, traffic);
-    let done = with_model(&app, &actor.rights, Effect::DeployModel, &name, work).await;
-    answer(&app, &actor, Action::ModelTraffic, (&name, &detail), done)
+    let done = change_model(&app, &actor.rights, AccessAction::DeployModel, &name, work).await;
+    audited_model_response(&app, &actor, AuditAction::ModelTraffic, (&name, &detail), done)
 }
 
-impl JsonBody for ShadowPlan {
+impl JsonBody for ShadowPolicy {
     const EXAMPLE: &'static str = r#"{"to": "canary", "percent": 10}"#;
 }
 
 /// `PUT /api/v1/models/{model}/shadow` with `{"to": "canary", "percent": 10}`.
 pub(crate) async fn set_shadow(
-    State(app): State<App>,
+    State(app): State<AppState>,
     Path(name): Path<String>,
     actor: Actor,
     request: Request,
-) -> Answer {
-    let shadow: ShadowPlan = app.bodies().json(request).await?;
+) -> ModelCommandResult {
+    let shadow: ShadowPolicy = app.body_reader().read_json(request).await?;
     let detail = format!("{} percent to {}", shadow.percent, shadow.to);
     let work = app.lifecycle().set_shadow(&name, Some(shadow));
-    let done = with_model(&app, &actor.rights, Effect::DeployModel, &name, work).await;
-    answer(&app, &actor, Action::ModelShadow, (&name, &detail), done)
+    let done = change_model(&app, &actor.rights, AccessAction::DeployModel, &name, work).await;
+    audited_model_response(&app, &actor, AuditAction::ModelShadow, (&name, &detail), done)
 }
 
 /// `DELETE /api/v1/models/{model}/shadow`.
-pub(crate) async fn remove_shadow(State(app): State<App>, Path(name): Path<String>, actor: Actor) -> Answer {
+pub(crate) async fn remove_shadow(
+    State(app): State<AppState>,
+    Path(name): Path<String>,
+    actor: Actor,
+) -> ModelCommandResult {
     let work = app.lifecycle().set_shadow(&name, None);
-    let done = with_model(&app, &actor.rights, Effect::DeployModel, &name, work).await;
-    answer(&app, &actor, Action::ModelShadow, (&name, "none"), done)
+    let done = change_model(&app, &actor.rights, AccessAction::DeployModel, &name, work).await;
+    audited_model_response(&app, &actor, AuditAction::ModelShadow, (&name, "none"), done)
 }
 
 /// `GET /api/v1/models/{model}/config`.
-pub(crate) async fn configuration(State(app): State<App>, Path(name): Path<String>) -> Answer {
-    Ok(Json(json!(super::models::config(&app.models().status(&name)?))))
+pub(crate) async fn get_config(State(app): State<AppState>, Path(name): Path<String>) -> ModelCommandResult {
+    Ok(Json(json!(super::models::config_json(&app.models().status(&name)?))))
 }
 
 /// `PUT /api/v1/models/{model}/config`: replaces `model.json`.
-pub(crate) async fn configure(
-    State(app): State<App>,
+pub(crate) async fn replace_config(
+    State(app): State<AppState>,
     Path(name): Path<String>,
     actor: Actor,
     request: Request,
-) -> Answer {
+) -> ModelCommandResult {
     let (parts, body) = request.into_parts();
-    let whole = app.bodies().read(&parts, body, BODY_BYTES_MAX).await?;
+    let whole = app.body_reader().read(&parts, body, BODY_BYTES_MAX).await?;
     let work = app.lifecycle().configure(&name, &whole.bytes);
-    let done = with_model(&app, &actor.rights, Effect::ConfigureModel, &name, work).await;
-    answer(&app, &actor, Action::ModelConfigure, (&name, ""), done)
+    let done = change_model(&app, &actor.rights, AccessAction::ConfigureModel, &name, work).await;
+    audited_model_response(&app, &actor, AuditAction::ModelConfigure, (&name, ""), done)
 }

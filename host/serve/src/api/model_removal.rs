@@ -2,54 +2,54 @@
 
 use axum::Json;
 use axum::extract::{Path, State};
-use saggar_jobs::{JobSpec, Origin};
-use saggar_store::Effect;
+use saggar_jobs::{InitFrom, JobSpec};
+use saggar_store::AccessAction;
 use serde_json::{Value, json};
 
-use crate::access::things::check_model;
-use crate::access::{Actor, Sight};
-use crate::app::App;
-use crate::audit::Action;
+use crate::access::resource_access::check_model;
+use crate::access::{Actor, ProjectScope};
+use crate::app::AppState;
+use crate::audit::AuditAction;
 use crate::error::ApiError;
-use crate::models::Removed;
+use crate::models::RemovedVersions;
 
 /// Refused while a job that is not over reads the version.
 pub(crate) async fn remove_version(
-    State(app): State<App>,
+    State(app): State<AppState>,
     Path((model, version)): Path<(String, String)>,
     actor: Actor,
-    sight: Sight,
+    sight: ProjectScope,
 ) -> Result<Json<Value>, ApiError> {
     let detail = format!("version {version}");
     let removed = remove(&app, &actor, &sight, &model, Some(&version)).await;
-    app.audit().record(&actor, Action::ModelRemove, &model, &detail, &removed);
-    Ok(answer(&model, &removed?))
+    app.audit().record(&actor, AuditAction::ModelRemove, &model, &detail, &removed);
+    Ok(removal_response(&model, &removed?))
 }
 
 /// Refused while a job that is not over reads one of its versions.
 pub(crate) async fn remove_model(
-    State(app): State<App>,
+    State(app): State<AppState>,
     Path(model): Path<String>,
     actor: Actor,
-    sight: Sight,
+    sight: ProjectScope,
 ) -> Result<Json<Value>, ApiError> {
     let removed = remove(&app, &actor, &sight, &model, None).await;
-    app.audit().record(&actor, Action::ModelRemove, &model, "all versions", &removed);
-    Ok(answer(&model, &removed?))
+    app.audit().record(&actor, AuditAction::ModelRemove, &model, "all versions", &removed);
+    Ok(removal_response(&model, &removed?))
 }
 
-fn answer(model: &str, removed: &Removed) -> Json<Value> {
+fn removal_response(model: &str, removed: &RemovedVersions) -> Json<Value> {
     let names: Vec<String> = removed.versions.iter().map(|version| format!("{model}@{version}")).collect();
     Json(json!({ "removed": names, "freed_bytes": removed.bytes }))
 }
 
 async fn remove(
-    app: &App,
+    app: &AppState,
     actor: &Actor,
-    sight: &Sight,
+    sight: &ProjectScope,
     model: &str,
     version: Option<&str>,
-) -> Result<Removed, ApiError> {
+) -> Result<RemovedVersions, ApiError> {
     let number = |text: &str| {
         let got = || text.chars().take(80).collect();
         text.parse::<u64>().map_err(|_| ApiError::Parameter {
@@ -58,14 +58,14 @@ async fn remove(
             got: got(),
         })
     };
-    check_model(app, &actor.rights, Effect::DeleteModel, model).await?;
+    check_model(app, &actor.rights, AccessAction::DeleteModel, model).await?;
     let version = version.map(number).transpose()?;
     // Jobs that are being submitted have looked their versions up and are recorded, or look after this.
-    let _turn = app.references().write().await;
-    let unfinished = app.jobs().unfinished().await?;
-    let readers: Vec<_> = unfinished.iter().filter(|(_, spec)| is_read_by(spec, model, version)).collect();
+    let _turn = app.reference_lock().write().await;
+    let unfinished = app.jobs().unfinished_jobs().await?;
+    let readers: Vec<_> = unfinished.iter().filter(|(_, spec)| reads_model(spec, model, version)).collect();
     if !readers.is_empty() {
-        let readers = sight.names(readers.iter().map(|(job, _)| (job.project.as_str(), job.name.as_str())));
+        let readers = sight.visible_job_names(readers.iter().map(|(job, _)| (job.project.as_str(), job.name.as_str())));
         let what = version.map_or_else(|| model.to_owned(), |version| format!("{model}@{version}"));
         let reason = format!("jobs that are not over read it: {readers}; `saggar stop JOB` ends one");
         return Err(ApiError::Conflict { what, reason });
@@ -77,10 +77,10 @@ async fn remove(
 }
 
 /// Whether a job reads this version of a model, or any where none is given.
-fn is_read_by(spec: &JobSpec, model: &str, version: Option<u64>) -> bool {
+fn reads_model(spec: &JobSpec, model: &str, version: Option<u64>) -> bool {
     let origin = match &spec.init_from {
-        Some(Origin::Model { model, version }) => Some((model, *version)),
-        Some(Origin::Checkpoint { .. }) | None => None,
+        Some(InitFrom::Model { model, version }) => Some((model, *version)),
+        Some(InitFrom::Checkpoint { .. }) | None => None,
     };
     let predicted = spec.predict.as_ref().map(|predict| (&predict.model, predict.version));
     let is_same = |read: Option<u64>| version.is_none() || read.is_none() || read == version;

@@ -4,40 +4,40 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::{Path, State};
-use saggar_plugin::{ModelPort, Signature};
+use saggar_plugin::{ModelPort, ModelSignature};
 use serde_json::{Value, json};
 
-use crate::app::App;
+use crate::app::AppState;
 use crate::error::ApiError;
-use crate::models::plan::STABLE;
-use crate::models::settings::KeepAlive;
-use crate::models::state::{Rest, Swap};
-use crate::models::{IdleReason, ModelStatus, Origin, VersionState, VersionStatus};
+use crate::models::desired_state::STABLE;
+use crate::models::model_config::KeepAlive;
+use crate::models::model_state::{Residency, VersionSwap};
+use crate::models::{ModelStatus, UnservedReason, VersionOrigin, VersionState, VersionStatus};
 
 /// `GET /api/v1/models`.
-pub(crate) async fn list(State(app): State<App>) -> Json<Value> {
-    let models: Vec<Value> = app.models().list().iter().map(summary).collect();
+pub(crate) async fn list(State(app): State<AppState>) -> Json<Value> {
+    let models: Vec<Value> = app.models().list().iter().map(model_summary_json).collect();
     Json(json!({ "models": models }))
 }
 
 /// `GET /api/v1/models/{model}`.
-pub(crate) async fn one(State(app): State<App>, Path(name): Path<String>) -> Result<Json<Value>, ApiError> {
-    Ok(Json(whole(&app.models().status(&name)?)))
+pub(crate) async fn get(State(app): State<AppState>, Path(name): Path<String>) -> Result<Json<Value>, ApiError> {
+    Ok(Json(model_json(&app.models().status(&name)?)))
 }
 
 /// A model with its signature.
-pub(crate) fn whole(status: &ModelStatus) -> Value {
-    let mut model = summary(status);
+pub(crate) fn model_json(status: &ModelStatus) -> Value {
+    let mut model = model_summary_json(status);
     if let Some(serving) = &status.serving {
-        model["signature"] = signature(serving.predictor().signature());
+        model["signature"] = signature_json(serving.predictor().signature());
         model["device"] = json!(serving.device);
     }
     model
 }
 
 /// What a model takes and gives, item by item.
-pub(crate) fn signature(signature: &Signature) -> Value {
-    let ports = |ports: &[ModelPort]| ports.iter().map(port).collect::<Vec<Value>>();
+pub(crate) fn signature_json(signature: &ModelSignature) -> Value {
+    let ports = |ports: &[ModelPort]| ports.iter().map(port_json).collect::<Vec<Value>>();
     json!({
         "inputs": ports(&signature.inputs),
         "outputs": ports(&signature.outputs),
@@ -46,36 +46,36 @@ pub(crate) fn signature(signature: &Signature) -> Value {
 }
 
 /// A model without its signature.
-pub(crate) fn summary(model: &ModelStatus) -> Value {
+pub(crate) fn model_summary_json(model: &ModelStatus) -> Value {
     let stable = model.serving.as_ref().map(|serving| serving.version);
-    let mut aliases = model.plan.aliases.clone();
+    let mut aliases = model.desired.aliases.clone();
     if let Some(stable) = stable {
         aliases.entry(STABLE.to_owned()).or_insert(stable);
     }
-    let (state, reason) = state(model);
+    let (state, reason) = model_state(model);
     json!({
         "name": model.name,
         "serving": stable,
         "state": state,
         "reason": reason,
-        "versions": model.versions.iter().map(|it| version(model, it)).collect::<Vec<Value>>(),
+        "versions": model.versions.iter().map(|it| version_json(model, it)).collect::<Vec<Value>>(),
         "aliases": aliases,
-        "traffic": model.plan.traffic,
-        "shadow": model.plan.shadow,
+        "traffic": model.desired.traffic,
+        "shadow": model.desired.shadow,
         "follows_newest": model.follows_newest(),
-        "notice": model.notice(),
-        "last_swap": model.last_swap.as_ref().map(swap),
-        "config": config(model),
+        "notice": model.promotion_notice(),
+        "last_swap": model.last_swap.as_ref().map(swap_json),
+        "config": config_json(model),
     })
 }
 
 /// The model's state in a word, and why, where there is something to explain.
-fn state(model: &ModelStatus) -> (&'static str, String) {
+fn model_state(model: &ModelStatus) -> (&'static str, String) {
     let newest = model.versions.last();
     let detail = || newest.map(|version| version.reason.clone()).unwrap_or_default();
-    match (&model.rest, &model.serving) {
-        (Rest::Unloaded, _) => ("UNLOADED", IdleReason::ModelUnloaded.sentence(&model.name, 0)),
-        (Rest::Asleep(reason), None) => ("ASLEEP", (*reason).to_owned()),
+    match (&model.residency, &model.serving) {
+        (Residency::Unloaded, _) => ("UNLOADED", UnservedReason::ModelUnloaded.message(&model.name, 0)),
+        (Residency::Asleep(reason), None) => ("ASLEEP", (*reason).to_owned()),
         (_, Some(_)) => ("READY", String::new()),
         (_, None) if model.versions.iter().any(|it| it.state == VersionState::Loading) => ("LOADING", String::new()),
         (_, None) if newest.is_some_and(|it| it.state == VersionState::Failed) => ("FAILED", detail()),
@@ -83,7 +83,7 @@ fn state(model: &ModelStatus) -> (&'static str, String) {
     }
 }
 
-fn swap(swap: &Swap) -> Value {
+fn swap_json(swap: &VersionSwap) -> Value {
     json!({
         "at_ms": swap.at_ms,
         "from": swap.from,
@@ -95,19 +95,19 @@ fn swap(swap: &Swap) -> Value {
 }
 
 /// How the model is served: what was set, and what holds where nothing was.
-pub(crate) fn config(model: &ModelStatus) -> Value {
-    let settings = &model.settings;
-    let largest = model.serving.as_ref().map(|serving| serving.terms().rules.items_max);
+pub(crate) fn config_json(model: &ModelStatus) -> Value {
+    let settings = &model.config;
+    let largest = model.serving.as_ref().map(|serving| serving.policy().batch.items_max);
     let mut config = serde_json::to_value(settings).unwrap_or_default();
     config["batch"]["max_items"] = json!(settings.batch.max_items.or(largest));
     config["keep_alive"] = json!(model.keep_alive().to_string());
     config
 }
 
-fn version(model: &ModelStatus, version: &VersionStatus) -> Value {
+fn version_json(model: &ModelStatus, version: &VersionStatus) -> Value {
     let origin = version.origin.as_ref();
     let serving = version.serving.as_ref();
-    let used_ms = serving.map(|serving| serving.used_ms()).filter(|&ms| ms > 0);
+    let used_ms = serving.map(|serving| serving.last_used_ms()).filter(|&ms| ms > 0);
     let expires_ms = |keep: Duration| {
         let idle = serving.filter(|_| used_ms.is_some())?.idle_since().elapsed();
         u64::try_from(keep.saturating_sub(idle).as_millis()).ok()
@@ -120,14 +120,14 @@ fn version(model: &ModelStatus, version: &VersionStatus) -> Value {
         "version": version.version,
         "state": version.state.name(),
         "reason": version.reason,
-        "reason_code": version.idle.map(IdleReason::code),
+        "reason_code": version.unserved.map(UnservedReason::code),
         "plugin": origin.map(|origin| origin.plugin.hex()),
         "weights": origin.map(|origin| origin.weights.hex()),
         "created_ms": origin.map(|origin| origin.created_ms),
         "source_job": origin.map(|origin| origin.source_job.clone()),
         "metrics": origin.map(|origin| &origin.metrics),
-        "measured": origin.map_or_else(String::new, Origin::measured),
-        "bytes": serving.map(|serving| serving.predictor().bytes()),
+        "measured": origin.map_or_else(String::new, VersionOrigin::summarize_metrics),
+        "bytes": serving.map(|serving| serving.predictor().device_bytes()),
         "aliases": version.aliases,
         "traffic_percent": version.traffic_percent,
         "last_used_ms": used_ms,
@@ -135,7 +135,7 @@ fn version(model: &ModelStatus, version: &VersionStatus) -> Value {
     })
 }
 
-fn port(port: &ModelPort) -> Value {
+fn port_json(port: &ModelPort) -> Value {
     json!({
         "name": port.name,
         "dtype": port.item.dtype.name(),

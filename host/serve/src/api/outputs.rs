@@ -7,29 +7,29 @@ use axum::response::{IntoResponse, Response};
 use saggar_store::OutputFile;
 use serde_json::{Value, json};
 
-use super::pieces;
-use crate::access::SeenJob;
-use crate::app::App;
+use super::file_stream;
+use crate::access::VisibleJob;
+use crate::app::AppState;
 use crate::error::ApiError;
 use crate::limits::OUTPUTS_NAMED_MAX;
 
 /// `GET /api/v1/jobs/{job}/output`.
-pub(crate) async fn list(State(app): State<App>, SeenJob(job): SeenJob) -> Result<Json<Value>, ApiError> {
-    let files = app.jobs().outputs(&job.id).await?;
+pub(crate) async fn list(State(app): State<AppState>, VisibleJob(job): VisibleJob) -> Result<Json<Value>, ApiError> {
+    let files = app.jobs().list_outputs(&job.id).await?;
     let file = |file: &OutputFile| json!({ "path": file.path, "bytes": file.bytes });
     Ok(Json(json!({ "files": files.iter().map(file).collect::<Vec<Value>>() })))
 }
 
 /// `GET /api/v1/jobs/{job}/output/{path}`: the file as it was when the answer began.
-pub(crate) async fn one(
-    State(app): State<App>,
-    SeenJob(job): SeenJob,
+pub(crate) async fn download(
+    State(app): State<AppState>,
+    VisibleJob(job): VisibleJob,
     Path((_, path)): Path<(String, String)>,
 ) -> Result<Response, ApiError> {
-    let Some((file, bytes)) = app.jobs().output(&job.id, &path).await? else {
-        let files = app.jobs().outputs(&job.id).await?;
+    let Some((file, bytes)) = app.jobs().open_output(&job.id, &path).await? else {
+        let files = app.jobs().list_outputs(&job.id).await?;
         let name = path.chars().take(200).collect();
-        return Err(ApiError::NotFound { kind: "output", name, hint: there_is(&job.name, &files) });
+        return Err(ApiError::NotFound { kind: "output", name, hint: known_files_hint(&job.name, &files) });
     };
     let headers = [
         (header::CONTENT_TYPE, content_type(&path).to_owned()),
@@ -37,11 +37,11 @@ pub(crate) async fn one(
         // What a plugin wrote is never taken for a page of this server.
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff".to_owned()),
     ];
-    Ok((headers, pieces::body(file, bytes)).into_response())
+    Ok((headers, file_stream::stream_body(file, bytes)).into_response())
 }
 
 /// `job digits-1 wrote confusion.csv, target-003.png`
-fn there_is(job: &str, files: &[OutputFile]) -> String {
+fn known_files_hint(job: &str, files: &[OutputFile]) -> String {
     let named: Vec<&str> = files.iter().take(OUTPUTS_NAMED_MAX).map(|file| file.path.as_str()).collect();
     match files.len() - named.len() {
         _ if files.is_empty() => format!("job {job} wrote nothing yet"),

@@ -8,15 +8,15 @@ use axum::Json;
 use axum::extract::{Request, State};
 use bytes::Bytes;
 use saggar_plugin::limits::COMPILE_TIME_MAX;
-use saggar_plugin::{Declarations, Host, PluginError, Purpose};
+use saggar_plugin::{CompilePurpose, PluginDeclarations, PluginEngine, PluginError};
 use saggar_store::digest::Digest;
 use saggar_store::error::StoreError;
-use saggar_store::objects::Objects;
+use saggar_store::objects::ObjectStorage;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::access::Sight;
-use crate::app::App;
+use crate::access::ProjectScope;
+use crate::app::AppState;
 use crate::error::ApiError;
 use crate::limits::PLUGIN_BYTES_MAX;
 
@@ -32,8 +32,8 @@ pub struct PluginFacts {
     /// Its size.
     pub bytes: u64,
     /// What it declares of its parameters and its data.
-    #[serde(default, skip_serializing_if = "Declarations::is_empty")]
-    pub declares: Declarations,
+    #[serde(default, skip_serializing_if = "PluginDeclarations::is_empty")]
+    pub declares: PluginDeclarations,
 }
 
 /// Looks into plugins.
@@ -45,32 +45,32 @@ pub trait PluginInspector: Debug + Send + Sync {
     fn inspect(&self, wasm: &[u8]) -> Result<PluginFacts, PluginError>;
 }
 
-impl PluginInspector for Host {
+impl PluginInspector for PluginEngine {
     fn inspect(&self, wasm: &[u8]) -> Result<PluginFacts, PluginError> {
-        let plugin = self.compile_for(wasm, Purpose::Upload, COMPILE_TIME_MAX)?;
-        let (trains, predicts) = (plugin.trains(), plugin.predicts());
-        let declares = Declarations::of_component(wasm)?;
+        let plugin = self.compile_for(wasm, CompilePurpose::Upload, COMPILE_TIME_MAX)?;
+        let (trains, predicts) = (plugin.has_trainer(), plugin.has_predictor());
+        let declares = PluginDeclarations::from_component(wasm)?;
         Ok(PluginFacts { digest: *plugin.digest(), trains, predicts, bytes: wasm.len() as u64, declares })
     }
 }
 
 /// `POST /api/v1/plugins`.
-pub(crate) async fn upload(State(app): State<App>, request: Request) -> Result<Json<PluginFacts>, ApiError> {
+pub(crate) async fn upload(State(app): State<AppState>, request: Request) -> Result<Json<PluginFacts>, ApiError> {
     let (parts, body) = request.into_parts();
-    let body = app.bodies().read(&parts, body, PLUGIN_BYTES_MAX).await?;
-    Ok(Json(keep(&app, body.bytes.clone()).await?))
+    let body = app.body_reader().read(&parts, body, PLUGIN_BYTES_MAX).await?;
+    Ok(Json(store_plugin(&app, body.bytes.clone()).await?))
 }
 
 /// `GET /api/v1/plugins`.
-pub(crate) async fn list(State(app): State<App>, sight: Sight) -> Result<Json<Value>, ApiError> {
+pub(crate) async fn list(State(app): State<AppState>, sight: ProjectScope) -> Result<Json<Value>, ApiError> {
     let objects = &app.parts().objects;
     let mut plugins = Vec::new();
-    for object in objects.list_flat(FOLDER).await? {
-        match facts_in(objects, &object.name).await {
+    for object in objects.list_flat(FACTS_FOLDER).await? {
+        match load_facts(objects, &object.name).await {
             Ok(Some(facts)) => {
-                let test = resume::test_of(objects, &facts.digest).await?;
+                let test = resume::load_resume_test(objects, &facts.digest).await?;
                 let mut shown = json!(facts);
-                shown["resume_test"] = test.map_or(Value::Null, |test| resume::shown(&test, &sight));
+                shown["resume_test"] = test.map_or(Value::Null, |test| resume::resume_test_json(&test, &sight));
                 plugins.push(shown);
             }
             Ok(None) => {}
@@ -84,13 +84,13 @@ pub(crate) async fn list(State(app): State<App>, sight: Sight) -> Result<Json<Va
 ///
 /// # Errors
 /// `NotFound`; `PluginRefused` where it can no longer run here.
-pub(crate) async fn facts(app: &App, digest: &Digest) -> Result<PluginFacts, ApiError> {
+pub(crate) async fn facts(app: &AppState, digest: &Digest) -> Result<PluginFacts, ApiError> {
     let objects = &app.parts().objects;
-    if let Some(facts) = facts_in(objects, &name(digest)).await? {
+    if let Some(facts) = load_facts(objects, &facts_object_name(digest)).await? {
         return Ok(facts);
     }
     match objects.get_blob(digest).await {
-        Ok(wasm) => keep(app, wasm).await,
+        Ok(wasm) => store_plugin(app, wasm).await,
         Err(StoreError::NotFound { .. }) => Err(ApiError::NotFound {
             kind: "plugin",
             name: digest.hex(),
@@ -101,32 +101,32 @@ pub(crate) async fn facts(app: &App, digest: &Digest) -> Result<PluginFacts, Api
 }
 
 /// Where facts are kept, each under its plugin's digest.
-const FOLDER: &str = "plugins";
+const FACTS_FOLDER: &str = "plugins";
 
-fn name(digest: &Digest) -> String {
-    format!("{FOLDER}/{digest}.json")
+fn facts_object_name(digest: &Digest) -> String {
+    format!("{FACTS_FOLDER}/{digest}.json")
 }
 
 /// Checks a component and keeps it: the bytes first, so that what is listed is there.
-async fn keep(app: &App, wasm: Bytes) -> Result<PluginFacts, ApiError> {
+async fn store_plugin(app: &AppState, wasm: Bytes) -> Result<PluginFacts, ApiError> {
     let bytes = wasm.clone();
-    let inspect = move |parts: &crate::Parts| parts.inspector.inspect(&bytes).map_err(ApiError::PluginRefused);
-    let facts = app.blocking(inspect).await?;
+    let inspect = move |parts: &crate::AppParts| parts.inspector.inspect(&bytes).map_err(ApiError::PluginRefused);
+    let facts = app.run_blocking(inspect).await?;
     let objects = &app.parts().objects;
     // What is kept already takes no more room: a full store must not refuse a plugin that it has.
-    if facts_in(objects, &name(&facts.digest)).await?.is_none() {
+    if load_facts(objects, &facts_object_name(&facts.digest)).await?.is_none() {
         let bytes = facts.bytes;
-        app.blocking(move |parts| parts.room(bytes)).await?;
+        app.run_blocking(move |parts| parts.check_storage_quota(bytes)).await?;
     }
     let digest = objects.put_blob(wasm).await?;
     let text = serde_json::to_vec(&facts).expect("facts are plain data");
-    objects.create(&name(&digest), text.into()).await?;
+    objects.create(&facts_object_name(&digest), text.into()).await?;
     tracing::info!(%digest, trains = facts.trains, predicts = facts.predicts, "plugin kept");
     Ok(facts)
 }
 
 /// The facts in an object; none where there is no such object, or it holds something else.
-async fn facts_in(objects: &Objects, name: &str) -> Result<Option<PluginFacts>, StoreError> {
+async fn load_facts(objects: &ObjectStorage, name: &str) -> Result<Option<PluginFacts>, StoreError> {
     match objects.get(name).await {
         Ok(text) => Ok(serde_json::from_slice(&text).ok()),
         Err(StoreError::NotFound { .. }) => Ok(None),

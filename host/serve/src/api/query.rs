@@ -9,30 +9,30 @@ use saggar_store::digest::Digest;
 use crate::error::ApiError;
 
 /// A digest in a path; `name` is what is wrong where it is none.
-pub(crate) fn digest(name: &'static str, text: &str) -> Result<Digest, ApiError> {
+pub(crate) fn parse_digest(name: &'static str, text: &str) -> Result<Digest, ApiError> {
     let expected = "64 lower-case hexadecimal digits";
     text.parse().map_err(|_| ApiError::Parameter { name, expected, got: text.chars().take(80).collect() })
 }
 
 /// The parameters, in order. The last of a name counts.
 #[derive(Debug)]
-pub(crate) struct Parameters(Vec<(String, String)>);
+pub(crate) struct QueryParameters(Vec<(String, String)>);
 
-impl<S: Send + Sync> FromRequestParts<S> for Parameters {
+impl<S: Send + Sync> FromRequestParts<S> for QueryParameters {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Parameters, ApiError> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<QueryParameters, ApiError> {
         let query = Query::from_request_parts(parts, state).await;
         let Query(pairs) = query.map_err(|error| ApiError::Parameter {
             name: "query",
             expected: "name=value pairs",
             got: error.body_text().chars().take(80).collect(),
         })?;
-        Ok(Parameters(pairs))
+        Ok(QueryParameters(pairs))
     }
 }
 
-impl Parameters {
+impl QueryParameters {
     /// The value of a parameter, if it is there and not empty.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         let found = self.0.iter().rev().find(|(key, _)| key == name);

@@ -4,15 +4,15 @@ use axum::Json;
 use axum::extract::State;
 use serde_json::{Value, json};
 
-use crate::access::Sight;
-use crate::app::App;
+use crate::access::ProjectScope;
+use crate::app::AppState;
 use crate::error::ApiError;
 
 /// `GET /api/v1/queues`.
-pub(crate) async fn list(State(app): State<App>, sight: Sight) -> Result<Json<Value>, ApiError> {
-    let layout = app.jobs().layout();
-    let running = app.jobs().running().await?;
-    let waiting = app.jobs().queued().await?;
+pub(crate) async fn list(State(app): State<AppState>, sight: ProjectScope) -> Result<Json<Value>, ApiError> {
+    let layout = app.jobs().scheduler_config();
+    let running = app.jobs().running_jobs().await?;
+    let waiting = app.jobs().queue_lengths().await?;
     let queues = layout.queues.iter().map(|(name, queue)| {
         json!({
             "name": name,
@@ -32,7 +32,7 @@ pub(crate) async fn list(State(app): State<App>, sight: Sight) -> Result<Json<Va
             "slots": slots(pool.slots_milli),
             "used": slots(held().map(|job| job.demand.slots_milli).sum()),
             // Slots that others hold are taken for everybody; whose jobs have them is not.
-            "jobs": held().filter(|job| sight.sees(&job.project)).map(|job| job.name.as_str()).collect::<Vec<_>>(),
+            "jobs": held().filter(|job| sight.contains_project(&job.project)).map(|job| job.name.as_str()).collect::<Vec<_>>(),
         })
     });
     Ok(Json(json!({ "queues": queues.collect::<Vec<_>>(), "pools": pools.collect::<Vec<_>>() })))

@@ -4,39 +4,40 @@ use axum::Json;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use saggar_jobs::{JobError, JobSpec};
-use saggar_store::Millis;
-use saggar_store::records::Schedule;
+use saggar_store::UnixMillis;
+use saggar_store::records::JobSchedule;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::jobs::submit;
-use crate::access::{Actor, Sight};
-use crate::app::App;
-use crate::audit::Action;
+use crate::access::{Actor, ProjectScope};
+use crate::app::AppState;
+use crate::audit::AuditAction;
 use crate::error::{ApiError, created};
 use crate::json_body::JsonBody;
 
 /// A schedule to set.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct NewSchedule {
+struct SetScheduleRequest {
     name: String,
     cron: String,
     spec: JobSpec,
 }
 
-impl JsonBody for NewSchedule {
+impl JsonBody for SetScheduleRequest {
     const EXAMPLE: &'static str = r#"{"name": "nightly", "cron": "0 3 * * *", "spec": {"project": "digits", "plugin": "SHA-256 of a plugin, as POST /api/v1/plugins answers it"}}"#;
 }
 
 /// `POST /api/v1/schedules`.
-pub(crate) async fn set(State(app): State<App>, request: Request) -> Result<Response, ApiError> {
-    let (actor, sight) = (Actor::of(request.extensions()), Sight::of(request.extensions()));
-    let NewSchedule { name, cron, mut spec } = app.bodies().json(request).await?;
+pub(crate) async fn set(State(app): State<AppState>, request: Request) -> Result<Response, ApiError> {
+    let (actor, sight) =
+        (Actor::from_extensions(request.extensions()), ProjectScope::from_extensions(request.extensions()));
+    let SetScheduleRequest { name, cron, mut spec } = app.body_reader().read_json(request).await?;
     let asked = spec.clone();
     // What it refers to must be there; each job then means what is newest at its time.
-    submit::pin(&app, &sight, &mut spec).await?;
-    let _turn = app.references().write().await;
+    submit::pin_spec(&app, &sight, &mut spec).await?;
+    let _turn = app.reference_lock().write().await;
     let set = match is_hidden(&app, &sight, &name).await? {
         // Names are of the whole server: one that is taken cannot be had, and what has it stays.
         true => {
@@ -45,49 +46,51 @@ pub(crate) async fn set(State(app): State<App>, request: Request) -> Result<Resp
         }
         false => app.jobs().set_schedule(&name, &cron, &asked, actor.rights.clone()).await.map_err(ApiError::from),
     };
-    app.audit().record(&actor, Action::ScheduleSet, &name, &cron, &set);
+    app.audit().record(&actor, AuditAction::ScheduleSet, &name, &cron, &set);
     let set = set?;
     let next = app.jobs().schedules().await?.into_iter().find(|(schedule, _)| schedule.name == set.name);
-    Ok(created(shown(&set, next.and_then(|(_, next)| next))))
+    Ok(created(schedule_json(&set, next.and_then(|(_, next)| next))))
 }
 
 /// `GET /api/v1/schedules`.
-pub(crate) async fn list(State(app): State<App>, sight: Sight) -> Result<Json<Value>, ApiError> {
+pub(crate) async fn list(State(app): State<AppState>, sight: ProjectScope) -> Result<Json<Value>, ApiError> {
     let schedules = app.jobs().schedules().await?;
-    let seen = schedules.iter().filter(|(schedule, _)| sight.sees(&project(schedule)));
-    let schedules: Vec<Value> = seen.map(|(schedule, next)| shown(schedule, *next)).collect();
+    let seen = schedules.iter().filter(|(schedule, _)| sight.contains_project(&schedule_project(schedule)));
+    let schedules: Vec<Value> = seen.map(|(schedule, next)| schedule_json(schedule, *next)).collect();
     Ok(Json(json!({ "schedules": schedules })))
 }
 
 /// `DELETE /api/v1/schedules/{name}`.
 pub(crate) async fn remove(
-    State(app): State<App>,
+    State(app): State<AppState>,
     Path(name): Path<String>,
     actor: Actor,
-    sight: Sight,
+    sight: ProjectScope,
 ) -> Result<Json<Value>, ApiError> {
-    let _turn = app.references().write().await;
+    let _turn = app.reference_lock().write().await;
     let removed = match is_hidden(&app, &sight, &name).await? {
         true => Err(JobError::no_schedule(&name).into()),
         false => app.jobs().remove_schedule(&name).await.map_err(ApiError::from),
     };
-    app.audit().record(&actor, Action::ScheduleRemove, &name, "", &removed);
+    app.audit().record(&actor, AuditAction::ScheduleRemove, &name, "", &removed);
     removed?;
     Ok(Json(json!({ "name": name })))
 }
 
 /// Whether there is a schedule of this name that is not there for who asks.
-async fn is_hidden(app: &App, sight: &Sight, name: &str) -> Result<bool, ApiError> {
+async fn is_hidden(app: &AppState, sight: &ProjectScope, name: &str) -> Result<bool, ApiError> {
     let schedules = app.jobs().schedules().await?;
-    Ok(schedules.iter().any(|(schedule, _)| schedule.name == name && !sight.sees(&project(schedule))))
+    Ok(schedules
+        .iter()
+        .any(|(schedule, _)| schedule.name == name && !sight.contains_project(&schedule_project(schedule))))
 }
 
 /// The project that a schedule submits jobs to; none that anybody is limited to where that cannot be read.
-fn project(schedule: &Schedule) -> String {
+fn schedule_project(schedule: &JobSchedule) -> String {
     serde_json::from_str::<JobSpec>(&schedule.spec).map(|spec| spec.project).unwrap_or_default()
 }
 
-fn shown(schedule: &Schedule, next_ms: Option<Millis>) -> Value {
+fn schedule_json(schedule: &JobSchedule, next_ms: Option<UnixMillis>) -> Value {
     json!({
         "name": schedule.name,
         "cron": schedule.cron,

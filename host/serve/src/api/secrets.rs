@@ -5,60 +5,60 @@ use axum::extract::{Path, Request, State};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::access::{Actor, Sight};
-use crate::app::App;
-use crate::audit::Action;
+use crate::access::{Actor, ProjectScope};
+use crate::app::AppState;
+use crate::audit::AuditAction;
 use crate::error::ApiError;
 use crate::json_body::JsonBody;
 
 /// A secret's value, and the projects whose keys may have jobs read it. Left out, those stay as they are.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Secret {
+struct SetSecretRequest {
     value: String,
     #[serde(default)]
     projects: Option<Vec<String>>,
 }
 
-impl JsonBody for Secret {
+impl JsonBody for SetSecretRequest {
     const EXAMPLE: &'static str = r#"{"value": "a value of some length", "projects": ["digits"]}"#;
 }
 
 /// `GET /api/v1/secrets`: those that who asks may use.
-pub(crate) async fn list(State(app): State<App>, sight: Sight) -> Result<Json<Value>, ApiError> {
-    let secrets = app.blocking(move |parts| parts.home.secrets().names(sight.rights())).await?;
+pub(crate) async fn list(State(app): State<AppState>, sight: ProjectScope) -> Result<Json<Value>, ApiError> {
+    let secrets = app.run_blocking(move |parts| parts.home.secrets().names(sight.rights())).await?;
     let names: Vec<&String> = secrets.keys().collect();
     Ok(Json(json!({ "secrets": names, "projects": secrets })))
 }
 
 /// `PUT /api/v1/secrets/{name}`.
 pub(crate) async fn set(
-    State(app): State<App>,
+    State(app): State<AppState>,
     Path(name): Path<String>,
     request: Request,
 ) -> Result<Json<Value>, ApiError> {
-    let actor = Actor::of(request.extensions());
-    let Secret { value, projects } = app.bodies().json(request).await?;
+    let actor = Actor::from_extensions(request.extensions());
+    let SetSecretRequest { value, projects } = app.body_reader().read_json(request).await?;
     let detail = projects.as_ref().map_or_else(String::new, |projects| format!("for {}", projects.join(", ")));
     let asked = name.clone();
-    let set = app.blocking(move |parts| parts.home.secrets().set(&asked, &value, projects)).await;
-    app.audit().record(&actor, Action::SecretSet, &name, &detail, &set);
+    let set = app.run_blocking(move |parts| parts.home.secrets().set(&asked, &value, projects)).await;
+    app.audit().record(&actor, AuditAction::SecretSet, &name, &detail, &set);
     set?;
     Ok(Json(json!({ "name": name })))
 }
 
 /// `DELETE /api/v1/secrets/{name}`.
 pub(crate) async fn remove(
-    State(app): State<App>,
+    State(app): State<AppState>,
     Path(name): Path<String>,
     actor: Actor,
 ) -> Result<Json<Value>, ApiError> {
     let asked = name.clone();
-    let removed = app.blocking(move |parts| parts.home.secrets().remove(&asked)).await.and_then(|there| {
+    let removed = app.run_blocking(move |parts| parts.home.secrets().remove(&asked)).await.and_then(|there| {
         let hint = "GET /api/v1/secrets lists them".to_owned();
         if there { Ok(()) } else { Err(ApiError::NotFound { kind: "secret", name: name.clone(), hint }) }
     });
-    app.audit().record(&actor, Action::SecretRemove, &name, "", &removed);
+    app.audit().record(&actor, AuditAction::SecretRemove, &name, "", &removed);
     removed?;
     Ok(Json(json!({ "name": name })))
 }

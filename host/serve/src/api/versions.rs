@@ -7,22 +7,22 @@ use saggar_store::error::StoreError;
 use serde::Deserialize;
 use serde_json::json;
 
-use saggar_jobs::{JobSpec, Origin};
-use saggar_store::{Effect, VariableKind};
+use saggar_jobs::{InitFrom, JobSpec};
+use saggar_store::{AccessAction, VariableKind};
 
 use super::jobs::submit;
-use crate::access::things::with_model;
-use crate::access::{Actor, Sight};
-use crate::app::App;
-use crate::audit::Action;
+use crate::access::resource_access::change_model;
+use crate::access::{Actor, ProjectScope};
+use crate::app::AppState;
+use crate::audit::AuditAction;
 use crate::error::{ApiError, created};
 use crate::json_body::JsonBody;
-use crate::models::Weights;
+use crate::models::WeightsSource;
 
 /// `{"plugin": "9f3a...", "from_version": 3}`, or `{"from": "job:mnist-7/checkpoint@1200"}`.
 #[derive(Debug, Deserialize)]
 #[serde(untagged, deny_unknown_fields)]
-enum Parts {
+enum PublishVersionRequest {
     /// Another plugin with the weights of a version.
     Plugin {
         /// The component's digest.
@@ -34,25 +34,25 @@ enum Parts {
     /// What a job had learnt, with its plugin.
     Checkpoint {
         /// The checkpoint.
-        from: Origin,
+        from: InitFrom,
     },
 }
 
-impl JsonBody for Parts {
+impl JsonBody for PublishVersionRequest {
     const EXAMPLE: &'static str = r#"{"from": "job:digits-7/checkpoint@1200"}"#;
 }
 
 /// The answer names the version and tells whether it serves, or why it was refused.
 pub(crate) async fn publish(
-    State(app): State<App>,
+    State(app): State<AppState>,
     Path(model): Path<String>,
     actor: Actor,
-    sight: Sight,
+    sight: ProjectScope,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let (plugin, weights) = match app.bodies().json(request).await? {
-        Parts::Plugin { plugin, from_version } => (plugin, Weights::Version(from_version)),
-        Parts::Checkpoint { from } => checkpoint(&app, &sight, from).await?,
+    let (plugin, weights) = match app.body_reader().read_json(request).await? {
+        PublishVersionRequest::Plugin { plugin, from_version } => (plugin, WeightsSource::Version(from_version)),
+        PublishVersionRequest::Checkpoint { from } => checkpoint_weights(&app, &sight, from).await?,
     };
     let plugin = app.parts().objects.get_blob(&plugin).await.map_err(|error| match error {
         StoreError::NotFound { .. } => ApiError::NotFound {
@@ -64,12 +64,12 @@ pub(crate) async fn publish(
     })?;
     let room = {
         let app = app.clone();
-        move |bytes| app.parts().room(bytes)
+        move |bytes| app.parts().check_storage_quota(bytes)
     };
     let work = app.lifecycle().publish(&model, plugin, weights, room);
-    let done = with_model(&app, &actor.rights, Effect::PublishModel, &model, work).await;
+    let done = change_model(&app, &actor.rights, AccessAction::PublishModel, &model, work).await;
     let detail = done.as_ref().map_or_else(|_| String::new(), |(made, _)| format!("version {}", made.version));
-    app.audit().record(&actor, Action::ModelPublish, &model, &detail, &done);
+    app.audit().record(&actor, AuditAction::ModelPublish, &model, &detail, &done);
     let (published, status) = done?;
     let version = status.versions.iter().find(|version| version.version == published.version);
     let answer = json!({
@@ -83,14 +83,18 @@ pub(crate) async fn publish(
 }
 
 /// The plugin of a job, and what a model ships of one of its checkpoints.
-async fn checkpoint(app: &App, sight: &Sight, from: Origin) -> Result<(Digest, Weights), ApiError> {
-    let Origin::Checkpoint { job, which } = from else {
+async fn checkpoint_weights(
+    app: &AppState,
+    sight: &ProjectScope,
+    from: InitFrom,
+) -> Result<(Digest, WeightsSource), ApiError> {
+    let InitFrom::Checkpoint { job, which } = from else {
         let got = from.to_string();
         return Err(ApiError::Parameter { name: "from", expected: "such as job:mnist-7/checkpoint@1200", got });
     };
-    let job = sight.job(app.jobs(), &job).await?;
-    let info = submit::checkpoint(app, &job, which).await?;
-    let (_, checkpoint) = app.checkpoints().at(&job.id, info.step, None).await?;
+    let job = sight.find_job(app.jobs(), &job).await?;
+    let info = submit::find_checkpoint(app, &job, which).await?;
+    let (_, checkpoint) = app.checkpoints().load_step(&job.id, info.step, None).await?;
     let unreadable = |cause: String| ApiError::Internal { cause };
     let spec: JobSpec = serde_json::from_str(&job.spec).map_err(|error| unreadable(error.to_string()))?;
     let plugin = spec.plugin.parse().map_err(|_| unreadable(format!("job {} names no plugin", job.name)))?;
@@ -99,5 +103,5 @@ async fn checkpoint(app: &App, sight: &Sight, from: Origin) -> Result<(Digest, W
         VariableKind::Training => false,
     };
     let variables = checkpoint.variables.into_iter().filter(|variable| shipped(variable.kind)).collect();
-    Ok((plugin, Weights::Checkpoint { variables, job: job.name, metrics: checkpoint.metrics }))
+    Ok((plugin, WeightsSource::Checkpoint { variables, job: job.name, metrics: checkpoint.metrics }))
 }

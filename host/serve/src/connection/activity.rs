@@ -17,7 +17,7 @@ pub(crate) struct PeerAddress(IpAddr);
 
 impl PeerAddress {
     /// The peer that has this address.
-    pub(crate) fn of(address: IpAddr) -> PeerAddress {
+    pub(crate) fn from_ip(address: IpAddr) -> PeerAddress {
         PeerAddress(match address.to_canonical() {
             IpAddr::V6(address) if !address.is_loopback() => {
                 IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << SITE_BITS)))
@@ -68,30 +68,30 @@ impl ConnectionActivity {
     }
 
     /// A request was let in by its key.
-    pub(crate) fn show_key(&self) {
+    pub(crate) fn mark_authenticated(&self) {
         self.known.store(true, Ordering::Relaxed);
     }
 
-    pub(super) fn is_known(&self) -> bool {
+    pub(super) fn is_authenticated(&self) -> bool {
         self.known.load(Ordering::Relaxed)
     }
 
     /// Requests since it was opened.
-    pub(super) fn begun(&self) -> usize {
+    pub(super) fn requests_started(&self) -> usize {
         self.begun.load(Ordering::Relaxed)
     }
 
     /// Requests whose answers are not sent to their end.
-    pub(super) fn running(&self) -> usize {
+    pub(super) fn requests_running(&self) -> usize {
         self.running.load(Ordering::Acquire)
     }
 
     /// When its last request began or ended, or when it was opened.
-    pub(super) fn changed(&self) -> Instant {
+    pub(super) fn last_activity(&self) -> Instant {
         self.opened + Duration::from_millis(self.changed_ms.load(Ordering::Relaxed))
     }
 
-    fn change(&self) {
+    fn touch(&self) {
         let ms = u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.changed_ms.store(ms, Ordering::Relaxed);
     }
@@ -110,7 +110,7 @@ impl ConnectionActivity {
     }
 
     /// Waits until the connection has to make room. One task waits, and hears it once.
-    pub(super) async fn eviction(&self) {
+    pub(super) async fn wait_for_eviction(&self) {
         self.eviction.notified().await;
     }
 }
@@ -123,14 +123,14 @@ impl RunningRequest {
     pub(super) fn begin(activity: &Arc<ConnectionActivity>) -> RunningRequest {
         activity.begun.fetch_add(1, Ordering::Relaxed);
         activity.running.fetch_add(1, Ordering::AcqRel);
-        activity.change();
+        activity.touch();
         RunningRequest(Arc::clone(activity))
     }
 }
 
 impl Drop for RunningRequest {
     fn drop(&mut self) {
-        self.0.change();
+        self.0.touch();
         self.0.running.fetch_sub(1, Ordering::AcqRel);
     }
 }
@@ -140,8 +140,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_site_is_one_peer() {
-        let peer = |text: &str| PeerAddress::of(text.parse().unwrap());
+    fn addresses_of_one_ipv6_site_are_one_peer() {
+        let peer = |text: &str| PeerAddress::from_ip(text.parse().unwrap());
         assert_eq!(peer("2001:db8:1:2::1"), peer("2001:db8:1:2:ffff::9"));
         assert_ne!(peer("2001:db8:1:2::1"), peer("2001:db8:1:3::1"));
         assert_eq!(peer("::ffff:192.0.2.1"), peer("192.0.2.1"));

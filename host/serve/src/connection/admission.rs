@@ -11,41 +11,41 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::sleep;
 
 use super::activity::{ConnectionActivity, PeerAddress};
-use super::descriptors::Capacity;
-use crate::limits::{EVICTION_PAUSE, STRANGER_REQUEST_TIME_MAX};
+use super::file_descriptors::ConnectionCapacity;
+use crate::limits::{EVICTION_PAUSE, UNAUTHENTICATED_REQUEST_TIME_MAX};
 
 /// All connections of a server.
 #[derive(Clone, Debug)]
-pub(super) struct Admission {
-    shared: Arc<Shared>,
+pub(super) struct ConnectionAdmission {
+    shared: Arc<AdmissionState>,
     /// Connections that each listener has of its own.
     own: usize,
 }
 
 #[derive(Debug)]
-struct Shared {
-    open: Mutex<Open>,
+struct AdmissionState {
+    open: Mutex<OpenConnections>,
     pool: Arc<Semaphore>,
     peer_connections_max: usize,
 }
 
 #[derive(Debug, Default)]
-struct Open {
+struct OpenConnections {
     next: u64,
-    connections: HashMap<u64, Entry>,
+    connections: HashMap<u64, ConnectionEntry>,
     /// Connections of each peer that were not told to go.
     peers: HashMap<PeerAddress, usize>,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct ConnectionEntry {
     activity: Arc<ConnectionActivity>,
     /// The listener whose own place it has; `None` for one of those that all share.
     own_of: Option<usize>,
 }
 
-impl Open {
-    fn leave_peer(&mut self, peer: Option<PeerAddress>) {
+impl OpenConnections {
+    fn release_peer(&mut self, peer: Option<PeerAddress>) {
         let Some(peer) = peer else { return };
         if let Some(count) = self.peers.get_mut(&peer) {
             *count -= 1;
@@ -56,88 +56,89 @@ impl Open {
     }
 
     /// Tells one of those that `may_go` says to make room. Returns whether there was one.
-    fn evict(&mut self, may_go: impl Fn(&Entry) -> bool) -> bool {
+    fn evict(&mut self, may_go: impl Fn(&ConnectionEntry) -> bool) -> bool {
         let candidates = self.connections.values().filter(|entry| !entry.activity.is_evicted() && may_go(entry));
-        let ranked = candidates.filter_map(|entry| Some((rank(&entry.activity)?, entry.activity.changed(), entry)));
+        let ranked = candidates
+            .filter_map(|entry| Some((eviction_rank(&entry.activity)?, entry.activity.last_activity(), entry)));
         let Some((_, _, entry)) = ranked.min_by_key(|(rank, changed, _)| (*rank, *changed)) else { return false };
         let activity = Arc::clone(&entry.activity);
         if activity.evict() {
-            self.leave_peer(activity.peer());
+            self.release_peer(activity.peer());
         }
         true
     }
 }
 
 /// In which order connections go; `None` of one that stays.
-fn rank(activity: &ConnectionActivity) -> Option<u8> {
-    match (activity.running() == 0, activity.is_known()) {
+fn eviction_rank(activity: &ConnectionActivity) -> Option<u8> {
+    match (activity.requests_running() == 0, activity.is_authenticated()) {
         (true, false) => Some(0),
-        (false, false) => (activity.changed().elapsed() > STRANGER_REQUEST_TIME_MAX).then_some(1),
+        (false, false) => (activity.last_activity().elapsed() > UNAUTHENTICATED_REQUEST_TIME_MAX).then_some(1),
         (true, true) => Some(2),
         (false, true) => None,
     }
 }
 
-impl Admission {
+impl ConnectionAdmission {
     /// For a server with so many listeners.
-    pub(super) fn new(capacity: Capacity, listeners: usize) -> Admission {
-        let own = capacity.own_of_each(listeners);
-        let shared = Shared {
+    pub(super) fn new(capacity: ConnectionCapacity, listeners: usize) -> ConnectionAdmission {
+        let own = capacity.reserved_per_listener(listeners);
+        let shared = AdmissionState {
             open: Mutex::default(),
             pool: Arc::new(Semaphore::new(capacity.connections_max - own * listeners)),
             peer_connections_max: capacity.peer_connections_max,
         };
-        Admission { shared: Arc::new(shared), own }
+        ConnectionAdmission { shared: Arc::new(shared), own }
     }
 
-    /// The way in by the listener of this number. `open` is held by each connection as long as it lasts.
-    pub(super) fn entrance(&self, listener: usize, guarded: bool, open: mpsc::Sender<()>) -> ConnectionEntrance {
+    /// The way in by the listener of this number. `lock_open` is held by each connection as long as it lasts.
+    pub(super) fn for_listener(&self, listener: usize, guarded: bool, open: mpsc::Sender<()>) -> ListenerAdmission {
         let (shared, own) = (Arc::clone(&self.shared), Arc::new(Semaphore::new(self.own)));
-        ConnectionEntrance { shared, listener, guarded, own, open }
+        ListenerAdmission { shared, listener, guarded, own, open }
     }
 
     /// How many there are.
     pub(super) fn count(&self) -> usize {
-        self.shared.open().connections.len()
+        self.shared.lock_open().connections.len()
     }
 }
 
-impl Shared {
-    fn open(&self) -> MutexGuard<'_, Open> {
+impl AdmissionState {
+    fn lock_open(&self) -> MutexGuard<'_, OpenConnections> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The way in by one listener.
 #[derive(Debug)]
-pub(super) struct ConnectionEntrance {
-    shared: Arc<Shared>,
+pub(super) struct ListenerAdmission {
+    shared: Arc<AdmissionState>,
     listener: usize,
     guarded: bool,
     own: Arc<Semaphore>,
     open: mpsc::Sender<()>,
 }
 
-impl ConnectionEntrance {
+impl ListenerAdmission {
     /// Lets a connection in as soon as there is room, or returns `None` if its peer has as many as it may and all of them
     /// are busy.
-    pub(super) async fn admit(&self, peer: Option<PeerAddress>) -> Option<Admitted> {
+    pub(super) async fn admit(&self, peer: Option<PeerAddress>) -> Option<AdmittedConnection> {
         let counted = self.count_peer(peer)?;
-        let (permit, own_of) = self.permit().await;
+        let (permit, own_of) = self.acquire_permit().await;
         let activity = Arc::new(ConnectionActivity::new(peer, self.guarded));
-        let mut open = self.shared.open();
+        let mut open = self.shared.lock_open();
         let number = open.next;
         open.next += 1;
-        open.connections.insert(number, Entry { activity: Arc::clone(&activity), own_of });
-        counted.pass_on();
+        open.connections.insert(number, ConnectionEntry { activity: Arc::clone(&activity), own_of });
+        counted.disarm();
         let (shared, open) = (Arc::clone(&self.shared), self.open.clone());
-        Some(Admitted { activity, shared, number, _permit: permit, _open: open })
+        Some(AdmittedConnection { activity, shared, number, _permit: permit, _open: open })
     }
 
     /// Counts one more of the peer's, for which one of its idle ones may have to go.
-    fn count_peer(&self, peer: Option<PeerAddress>) -> Option<CountedPeer<'_>> {
+    fn count_peer(&self, peer: Option<PeerAddress>) -> Option<PeerCountGuard<'_>> {
         if let Some(peer) = peer {
-            let mut open = self.shared.open();
+            let mut open = self.shared.lock_open();
             let many = open.peers.get(&peer).is_some_and(|count| *count >= self.shared.peer_connections_max);
             // A proxy on this machine speaks for everybody.
             if many && !peer.is_loopback() && !open.evict(|entry| entry.activity.peer() == Some(peer)) {
@@ -145,10 +146,10 @@ impl ConnectionEntrance {
             }
             *open.peers.entry(peer).or_default() += 1;
         }
-        Some(CountedPeer { shared: &self.shared, peer })
+        Some(PeerCountGuard { shared: &self.shared, peer })
     }
 
-    async fn permit(&self) -> (OwnedSemaphorePermit, Option<usize>) {
+    async fn acquire_permit(&self) -> (OwnedSemaphorePermit, Option<usize>) {
         loop {
             if let Ok(permit) = Arc::clone(&self.own).try_acquire_owned() {
                 return (permit, Some(self.listener));
@@ -157,7 +158,7 @@ impl ConnectionEntrance {
                 return (permit, None);
             }
             // What another listener has of its own would not help.
-            self.shared.open().evict(|entry| entry.own_of.is_none_or(|listener| listener == self.listener));
+            self.shared.lock_open().evict(|entry| entry.own_of.is_none_or(|listener| listener == self.listener));
             tokio::select! {
                 Ok(permit) = Arc::clone(&self.own).acquire_owned() => return (permit, Some(self.listener)),
                 Ok(permit) = Arc::clone(&self.shared.pool).acquire_owned() => return (permit, None),
@@ -168,49 +169,49 @@ impl ConnectionEntrance {
 }
 
 /// A peer that one connection more is counted for. Dropping it, as when the server stops meanwhile, takes that back.
-struct CountedPeer<'a> {
-    shared: &'a Shared,
+struct PeerCountGuard<'a> {
+    shared: &'a AdmissionState,
     peer: Option<PeerAddress>,
 }
 
-impl CountedPeer<'_> {
+impl PeerCountGuard<'_> {
     /// From now on the connection counts.
-    fn pass_on(mut self) {
+    fn disarm(mut self) {
         self.peer = None;
     }
 }
 
-impl Drop for CountedPeer<'_> {
+impl Drop for PeerCountGuard<'_> {
     fn drop(&mut self) {
         if self.peer.is_some() {
-            self.shared.open().leave_peer(self.peer);
+            self.shared.lock_open().release_peer(self.peer);
         }
     }
 }
 
 /// A connection that was let in. It makes room when it is dropped.
 #[derive(Debug)]
-pub(super) struct Admitted {
+pub(super) struct AdmittedConnection {
     activity: Arc<ConnectionActivity>,
-    shared: Arc<Shared>,
+    shared: Arc<AdmissionState>,
     number: u64,
     _permit: OwnedSemaphorePermit,
     _open: mpsc::Sender<()>,
 }
 
-impl Admitted {
+impl AdmittedConnection {
     pub(super) fn activity(&self) -> &Arc<ConnectionActivity> {
         &self.activity
     }
 }
 
-impl Drop for Admitted {
+impl Drop for AdmittedConnection {
     fn drop(&mut self) {
-        let mut open = self.shared.open();
+        let mut open = self.shared.lock_open();
         open.connections.remove(&self.number);
         // One that was told to go is not counted any more.
         if !self.activity.is_evicted() {
-            open.leave_peer(self.activity.peer());
+            open.release_peer(self.activity.peer());
         }
     }
 }
@@ -225,18 +226,18 @@ mod tests {
     use crate::connection::activity::RunningRequest;
 
     fn peer(last: u8) -> Option<PeerAddress> {
-        Some(PeerAddress::of(std::net::Ipv4Addr::new(192, 0, 2, last).into()))
+        Some(PeerAddress::from_ip(std::net::Ipv4Addr::new(192, 0, 2, last).into()))
     }
 
     /// The ways in by so many listeners that ask for keys.
-    fn entrances<const N: usize>(connections_max: usize) -> [ConnectionEntrance; N] {
-        let admission = Admission::new(Capacity::of_connections(connections_max), N);
+    fn listener_admissions<const N: usize>(connections_max: usize) -> [ListenerAdmission; N] {
+        let admission = ConnectionAdmission::new(ConnectionCapacity::from_connections(connections_max), N);
         let (open, _) = mpsc::channel(1);
-        std::array::from_fn(|number| admission.entrance(number, true, open.clone()))
+        std::array::from_fn(|number| admission.for_listener(number, true, open.clone()))
     }
 
     /// Connections of these peers, one after the other.
-    async fn admit(entrance: &ConnectionEntrance, peers: impl IntoIterator<Item = u8>) -> Vec<Admitted> {
+    async fn admit(entrance: &ListenerAdmission, peers: impl IntoIterator<Item = u8>) -> Vec<AdmittedConnection> {
         let mut admitted = Vec::new();
         for last in peers {
             admitted.push(entrance.admit(peer(last)).await.unwrap());
@@ -247,7 +248,7 @@ mod tests {
     }
 
     /// Whether one more is let in soon. Whoever is told to go does.
-    async fn is_admitted(entrance: &ConnectionEntrance, others: &mut Vec<Admitted>, last: u8) -> bool {
+    async fn is_admitted(entrance: &ListenerAdmission, others: &mut Vec<AdmittedConnection>, last: u8) -> bool {
         let mut waiting = Box::pin(entrance.admit(peer(last)));
         for _ in 0..5 {
             if let Ok(admitted) = timeout(Duration::from_millis(20), waiting.as_mut()).await {
@@ -259,18 +260,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_longest_idle_connection_makes_room_and_strangers_go_first() {
-        let [entrance] = entrances(4);
+    async fn the_longest_idle_connection_is_evicted_unauthenticated_ones_first() {
+        let [entrance] = listener_admissions(4);
         let mut open = admit(&entrance, 1..=4).await;
-        open[0].activity.show_key();
+        open[0].activity.mark_authenticated();
         assert!(is_admitted(&entrance, &mut open, 5).await);
         let left: Vec<_> = open.iter().map(|one| one.activity.peer()).collect();
         assert_eq!(left, [peer(1), peer(3), peer(4)]);
     }
 
     #[tokio::test]
-    async fn a_connection_with_a_request_stays() {
-        let [entrance] = entrances(2);
+    async fn a_connection_with_a_running_request_is_not_evicted() {
+        let [entrance] = listener_admissions(2);
         let mut open = admit(&entrance, 1..=2).await;
         let running: Vec<_> = open.iter().map(|one| RunningRequest::begin(&one.activity)).collect();
         assert!(!is_admitted(&entrance, &mut open, 3).await);
@@ -280,8 +281,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_listener_has_connections_of_its_own() {
-        let [first, second] = entrances(8);
+    async fn each_listener_has_reserved_connections() {
+        let [first, second] = listener_admissions(8);
         // Two of its own and four that both share.
         let mut open = admit(&first, 1..=6).await;
         let _running: Vec<_> = open.iter().map(|one| RunningRequest::begin(&one.activity)).collect();
@@ -291,8 +292,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_peer_has_half_and_its_own_connections_go_for_more() {
-        let [entrance] = entrances(8);
+    async fn a_peer_is_limited_to_half_and_evicts_its_own_connections() {
+        let [entrance] = listener_admissions(8);
         let open = admit(&entrance, [1; 4]).await;
         let mut running: Vec<_> = open.iter().map(|one| RunningRequest::begin(&one.activity)).collect();
         assert!(entrance.admit(peer(1)).await.is_none());
@@ -307,9 +308,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn this_machine_may_have_all_of_them() {
-        let [entrance] = entrances(4);
-        let local = Some(PeerAddress::of([127, 0, 0, 1].into()));
+    async fn loopback_has_no_peer_limit() {
+        let [entrance] = listener_admissions(4);
+        let local = Some(PeerAddress::from_ip([127, 0, 0, 1].into()));
         for _ in 0..4 {
             let admitted = entrance.admit(local).await.unwrap();
             std::mem::forget(RunningRequest::begin(&admitted.activity));

@@ -18,16 +18,16 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::activity::ConnectionActivity;
-use super::answers::{Answer, AnswerBody, Answers, StreamExecutor};
-use super::stream::Stream;
-use super::{Patience, told};
+use super::peekable_stream::PeekableStream;
+use super::response_tracking::{ConnectionResponses, StreamExecutor, TrackedBody, TrackedResponse};
+use super::{ConnectionTimeouts, wait_for_shutdown};
 use crate::limits::{
-    ANSWER_LOOK, EVICTED_TIME_MAX, HEAD_BYTES_MAX, HTTP2_CONNECTION_WINDOW, HTTP2_ERRORS_MAX, HTTP2_GOODBYE_TIME_MAX,
-    HTTP2_PING_EVERY, HTTP2_PING_TIME_MAX, HTTP2_RESETS_MAX, HTTP2_SEND_BYTES_MAX, HTTP2_STREAM_WINDOW,
-    HTTP2_STREAMS_MAX,
+    ANSWER_POLL, EVICTED_CONNECTION_TIME_MAX, HEAD_BYTES_MAX, HTTP2_CONNECTION_WINDOW, HTTP2_ERRORS_MAX,
+    HTTP2_GOAWAY_TIME_MAX, HTTP2_PING_INTERVAL, HTTP2_PING_TIME_MAX, HTTP2_RESETS_MAX, HTTP2_SEND_BYTES_MAX,
+    HTTP2_STREAM_WINDOW, HTTP2_STREAMS_MAX,
 };
 
-pub(super) type Ended = Result<(), Box<dyn Error + Send + Sync>>;
+pub(super) type ConnectionResult = Result<(), Box<dyn Error + Send + Sync>>;
 
 /// What a connection speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub(super) enum HttpVersion {
 pub(super) struct HttpSession {
     pub(super) router: Router,
     pub(super) stopping: watch::Receiver<bool>,
-    pub(super) patience: Patience,
+    pub(super) patience: ConnectionTimeouts,
     pub(super) activity: Arc<ConnectionActivity>,
 }
 
@@ -58,27 +58,27 @@ pub(super) enum ConnectionEnd {
 
 impl HttpSession {
     /// Waits until the connection has to end.
-    pub(super) async fn ending(&mut self) -> ConnectionEnd {
+    pub(super) async fn wait_for_end(&mut self) -> ConnectionEnd {
         tokio::select! {
-            () = told(&mut self.stopping) => ConnectionEnd::Stop,
-            () = self.activity.eviction() => ConnectionEnd::Eviction,
+            () = wait_for_shutdown(&mut self.stopping) => ConnectionEnd::Stop,
+            () = self.activity.wait_for_eviction() => ConnectionEnd::Eviction,
         }
     }
 }
 
 /// Follows a connection that was told to end.
-async fn end(
+async fn finish_connection(
     connection: impl Future<Output = hyper::Result<()>>,
     ending: ConnectionEnd,
     session: &HttpSession,
-) -> Ended {
+) -> ConnectionResult {
     let mut connection = pin!(connection);
     if ending == ConnectionEnd::Eviction {
-        if let Ok(ended) = timeout(EVICTED_TIME_MAX, connection.as_mut()).await {
+        if let Ok(ended) = timeout(EVICTED_CONNECTION_TIME_MAX, connection.as_mut()).await {
             return Ok(ended?);
         }
         // What it asked for a moment ago it gets, unless it is a stranger.
-        if session.activity.running() == 0 || !session.activity.is_known() {
+        if session.activity.requests_running() == 0 || !session.activity.is_authenticated() {
             return Ok(());
         }
     }
@@ -86,38 +86,38 @@ async fn end(
 }
 
 /// Serves what the client begins to speak.
-pub(super) async fn serve<S>(mut stream: Stream<S>, mut session: HttpSession) -> Ended
+pub(super) async fn serve<S>(mut stream: PeekableStream<S>, mut session: HttpSession) -> ConnectionResult
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let begun = tokio::select! {
         begun = timeout(session.patience.head, stream.begins_http2()) => begun??,
         // Nothing was asked yet.
-        _ = session.ending() => return Ok(()),
+        _ = session.wait_for_end() => return Ok(()),
     };
     let version = if begun { HttpVersion::Two } else { HttpVersion::One };
-    serve_as(version, stream, session).await
+    serve_version(version, stream, session).await
 }
 
 /// Serves one version.
-pub(super) async fn serve_as<S>(version: HttpVersion, stream: S, session: HttpSession) -> Ended
+pub(super) async fn serve_version<S>(version: HttpVersion, stream: S, session: HttpSession) -> ConnectionResult
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     match version {
-        HttpVersion::One => serve_one(stream, session).await,
-        HttpVersion::Two => serve_two(stream, session).await,
+        HttpVersion::One => serve_http1(stream, session).await,
+        HttpVersion::Two => serve_http2(stream, session).await,
     }
 }
 
-async fn serve_one<S>(stream: S, mut session: HttpSession) -> Ended
+async fn serve_http1<S>(stream: S, mut session: HttpSession) -> ConnectionResult
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let router = TowerToHyperService::new(session.router.clone());
     let activity = Arc::clone(&session.activity);
     let service = service_fn(move |mut request: Request<Incoming>| {
-        let pending = Answer::begin(&activity);
+        let pending = TrackedResponse::begin(&activity);
         request.extensions_mut().insert(Arc::clone(&activity));
         // The parser drops a length beside a chunked body, as it may if the connection ends with the answer (RFC 9112,
         // 6.3): what a proxy in front took for the next request would be another.
@@ -128,7 +128,7 @@ where
             if chunked {
                 answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
-            Ok::<_, Infallible>(answer.map(|body| AnswerBody::whole(body, pending)))
+            Ok::<_, Infallible>(answer.map(|body| TrackedBody::unchunked(body, pending)))
         }
     });
     let mut http = http1::Builder::new();
@@ -136,56 +136,56 @@ where
     let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service));
     let ending = tokio::select! {
         ended = connection.as_mut() => return Ok(ended?),
-        ending = session.ending() => ending,
+        ending = session.wait_for_end() => ending,
     };
     connection.as_mut().graceful_shutdown();
-    end(connection, ending, &session).await
+    finish_connection(connection, ending, &session).await
 }
 
 /// The protocol has no end to idleness of its own, nor to answers that nobody takes: both are looked after here. A
 /// connection without a request for the patience of heads is told to end.
-async fn serve_two<S>(stream: S, mut session: HttpSession) -> Ended
+async fn serve_http2<S>(stream: S, mut session: HttpSession) -> ConnectionResult
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let answers = Arc::new(Answers::default());
+    let answers = Arc::new(ConnectionResponses::default());
     let executor = StreamExecutor::default();
     let router = TowerToHyperService::new(session.router.clone());
     let (activity, begun, expecting) = (Arc::clone(&session.activity), Arc::clone(&answers), executor.clone());
     let service = service_fn(move |mut request: Request<Incoming>| {
         let pending = begun.begin(&activity);
-        expecting.expect(&pending);
+        expecting.expect_response(&pending);
         request.extensions_mut().insert(Arc::clone(&activity));
         let answer = router.call(request);
-        async move { Ok::<_, Infallible>(answer.await?.map(|body| AnswerBody::in_pieces(body, pending))) }
+        async move { Ok::<_, Infallible>(answer.await?.map(|body| TrackedBody::chunked(body, pending))) }
     });
     let mut connection = pin!(http2_builder(executor).serve_connection(TokioIo::new(stream), service));
     let patience = session.patience;
-    let pause = ANSWER_LOOK.min(patience.answer / 4).min(patience.head);
+    let pause = ANSWER_POLL.min(patience.response / 4).min(patience.head);
     let (mut begun_before, mut idle, mut looked) = (0, Duration::ZERO, Instant::now());
     loop {
         tokio::select! {
             ended = connection.as_mut() => return Ok(ended?),
-            ending = session.ending() => {
+            ending = session.wait_for_end() => {
                 connection.as_mut().graceful_shutdown();
-                return end(connection, ending, &session).await;
+                return finish_connection(connection, ending, &session).await;
             }
             () = sleep(pause) => {}
         }
         // Time in which this process did not run is nobody's fault.
         let elapsed = looked.elapsed().min(2 * pause);
         looked = Instant::now();
-        if answers.charge(elapsed, patience.answer) {
+        if answers.charge(elapsed, patience.response) {
             connection.as_mut().graceful_shutdown();
             return Ok(timeout(patience.drain, connection).await??);
         }
-        let begun = session.activity.begun();
-        let is_idle = begun == begun_before && session.activity.running() == 0;
+        let begun = session.activity.requests_started();
+        let is_idle = begun == begun_before && session.activity.requests_running() == 0;
         idle = if is_idle { idle + elapsed } else { Duration::ZERO };
         begun_before = begun;
         if idle >= patience.head {
             connection.as_mut().graceful_shutdown();
-            return Ok(timeout(HTTP2_GOODBYE_TIME_MAX.min(patience.head), connection).await??);
+            return Ok(timeout(HTTP2_GOAWAY_TIME_MAX.min(patience.head), connection).await??);
         }
     }
 }
@@ -200,7 +200,7 @@ fn http2_builder(executor: StreamExecutor) -> http2::Builder<StreamExecutor> {
         .max_send_buf_size(HTTP2_SEND_BYTES_MAX)
         .max_pending_accept_reset_streams(HTTP2_RESETS_MAX)
         .max_local_error_reset_streams(HTTP2_ERRORS_MAX)
-        .keep_alive_interval(HTTP2_PING_EVERY)
+        .keep_alive_interval(HTTP2_PING_INTERVAL)
         .keep_alive_timeout(HTTP2_PING_TIME_MAX);
     http
 }

@@ -9,8 +9,8 @@ use rustix::fs::Mode;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixSocket, UnixStream};
 
 use super::activity::PeerAddress;
-use super::tls::Certificates;
-use crate::access::{Door, Reach};
+use super::tls::TlsCertificates;
+use crate::access::{Exposure, ListenPolicy};
 use crate::limits::CONNECTIONS_MAX;
 
 /// Who may open a socket file: its owner.
@@ -18,45 +18,53 @@ const SOCKET_MODE: u32 = 0o600;
 
 /// Something that connections come from.
 #[derive(Debug)]
-pub struct Listener {
-    socket: Socket,
-    door: Door,
-    certificates: Option<Certificates>,
+pub struct ServerListener {
+    socket: ListenerSocket,
+    door: ListenPolicy,
+    certificates: Option<TlsCertificates>,
 }
 
 #[derive(Debug)]
-enum Socket {
+enum ListenerSocket {
     Tcp(TcpListener),
     Unix(UnixListener, SocketFile),
 }
 
 /// A connection that came.
 #[derive(Debug)]
-pub(super) enum Accepted {
+pub(super) enum AcceptedConnection {
     Tcp(TcpStream, PeerAddress),
     Unix(UnixStream),
 }
 
-impl Accepted {
+impl AcceptedConnection {
     /// Who is at the other end; `None` of a socket file, which only its owner opens.
     pub(super) fn peer(&self) -> Option<PeerAddress> {
         match self {
-            Accepted::Tcp(_, peer) => Some(*peer),
-            Accepted::Unix(_) => None,
+            AcceptedConnection::Tcp(_, peer) => Some(*peer),
+            AcceptedConnection::Unix(_) => None,
         }
     }
 }
 
-impl Listener {
+impl ServerListener {
     /// Listens on a port; 0 takes a free one. With certificates, TLS alone is spoken there. A key is needed where
-    /// `guarded` says so.
+    /// `requires_key` says so.
     ///
     /// # Errors
     /// Where the system refuses, because the port is taken for instance.
-    pub async fn tcp(address: SocketAddr, certificates: Option<Certificates>, guarded: bool) -> io::Result<Listener> {
+    pub async fn tcp(
+        address: SocketAddr,
+        certificates: Option<TlsCertificates>,
+        guarded: bool,
+    ) -> io::Result<ServerListener> {
         let socket = TcpListener::bind(address).await?;
-        let reach = if address.ip().to_canonical().is_loopback() { Reach::Loopback } else { Reach::Network };
-        Ok(Listener { socket: Socket::Tcp(socket), door: Door { reach, guarded }, certificates })
+        let reach = if address.ip().to_canonical().is_loopback() { Exposure::Loopback } else { Exposure::Network };
+        Ok(ServerListener {
+            socket: ListenerSocket::Tcp(socket),
+            door: ListenPolicy { exposure: reach, requires_key: guarded },
+            certificates,
+        })
     }
 
     /// Listens on a socket file, which only this user may open. One that a dead server left is replaced. The file goes
@@ -65,56 +73,58 @@ impl Listener {
     /// # Errors
     /// `AddrInUse` where a server answers there, `AlreadyExists` where something else lies there, and what the system
     /// refuses.
-    pub fn unix(path: &Path, guarded: bool) -> io::Result<Listener> {
-        let bound = match bind(path) {
+    pub fn unix(path: &Path, guarded: bool) -> io::Result<ServerListener> {
+        let bound = match bind_socket(path) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-                remove_dead(path)?;
-                bind(path)?
+                remove_stale_socket(path)?;
+                bind_socket(path)?
             }
             bound => bound?,
         };
-        let file = SocketFile::of(path)?;
-        Ok(Listener {
-            socket: Socket::Unix(bound, file),
-            door: Door { reach: Reach::Socket, guarded },
+        let file = SocketFile::from_path(path)?;
+        Ok(ServerListener {
+            socket: ListenerSocket::Unix(bound, file),
+            door: ListenPolicy { exposure: Exposure::UnixSocket, requires_key: guarded },
             certificates: None,
         })
     }
 
     /// Where requests come in.
-    pub(crate) fn door(&self) -> Door {
+    pub(crate) fn listen_policy(&self) -> ListenPolicy {
         self.door
     }
 
     /// The certificates of a listener that speaks TLS.
-    pub(crate) fn certificates(&self) -> Option<&Certificates> {
+    pub(crate) fn certificates(&self) -> Option<&TlsCertificates> {
         self.certificates.as_ref()
     }
 
     /// What clients call it: `http://127.0.0.1:5000`, `unix:/run/saggar.sock`.
     pub fn url(&self) -> String {
         match &self.socket {
-            Socket::Tcp(listener) => {
+            ListenerSocket::Tcp(listener) => {
                 let scheme = if self.certificates.is_some() { "https" } else { "http" };
                 let address = listener.local_addr().map_or_else(|error| error.to_string(), |at| at.to_string());
                 format!("{scheme}://{address}")
             }
-            Socket::Unix(_, file) => format!("unix:{}", file.path.display()),
+            ListenerSocket::Unix(_, file) => format!("unix:{}", file.path.display()),
         }
     }
 
-    pub(super) async fn accept(&self) -> io::Result<Accepted> {
+    pub(super) async fn accept(&self) -> io::Result<AcceptedConnection> {
         match &self.socket {
-            Socket::Tcp(listener) => {
+            ListenerSocket::Tcp(listener) => {
                 let (stream, address) = listener.accept().await?;
-                Ok(Accepted::Tcp(stream, PeerAddress::of(address.ip())))
+                Ok(AcceptedConnection::Tcp(stream, PeerAddress::from_ip(address.ip())))
             }
-            Socket::Unix(listener, _) => listener.accept().await.map(|(stream, _)| Accepted::Unix(stream)),
+            ListenerSocket::Unix(listener, _) => {
+                listener.accept().await.map(|(stream, _)| AcceptedConnection::Unix(stream))
+            }
         }
     }
 }
 
-fn bind(path: &Path) -> io::Result<UnixListener> {
+fn bind_socket(path: &Path) -> io::Result<UnixListener> {
     let socket = UnixSocket::new_stream()?;
     // Linux makes the file with the socket's own mode: nobody else can open it at any time. Other systems refuse this,
     // and there the file is closed to others a moment after it is made.
@@ -125,7 +135,7 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
 }
 
 /// Removes the socket file of a server that is no more.
-fn remove_dead(path: &Path) -> io::Result<()> {
+fn remove_stale_socket(path: &Path) -> io::Result<()> {
     let taken = |kind, what: &str| Err(io::Error::new(kind, format!("{}: {what}", path.display())));
     if !std::fs::symlink_metadata(path)?.file_type().is_socket() {
         return taken(io::ErrorKind::AlreadyExists, "something that is no socket lies there");
@@ -146,20 +156,20 @@ struct SocketFile {
 }
 
 impl SocketFile {
-    fn of(path: &Path) -> io::Result<SocketFile> {
-        Ok(SocketFile { path: std::path::absolute(path)?, identity: identity(path)? })
+    fn from_path(path: &Path) -> io::Result<SocketFile> {
+        Ok(SocketFile { path: std::path::absolute(path)?, identity: file_identity(path)? })
     }
 }
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        if identity(&self.path).is_ok_and(|found| found == self.identity) {
+        if file_identity(&self.path).is_ok_and(|found| found == self.identity) {
             let _ = std::fs::remove_file(&self.path);
         }
     }
 }
 
-fn identity(path: &Path) -> io::Result<(u64, u64)> {
+fn file_identity(path: &Path) -> io::Result<(u64, u64)> {
     let meta = std::fs::symlink_metadata(path)?;
     Ok((meta.dev(), meta.ino()))
 }
@@ -169,13 +179,13 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_socket_file_is_for_its_owner_and_goes_with_its_server() {
+    async fn a_socket_file_is_private_and_removed_with_its_server() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("s.sock");
-        let listener = Listener::unix(&path, false).unwrap();
+        let listener = ServerListener::unix(&path, false).unwrap();
         assert_eq!(listener.url(), format!("unix:{}", path.display()));
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        let taken = Listener::unix(&path, false).unwrap_err();
+        let taken = ServerListener::unix(&path, false).unwrap_err();
         assert_eq!(taken.kind(), io::ErrorKind::AddrInUse);
         assert!(path.exists(), "a living server's file stays");
         drop(listener);
@@ -183,26 +193,26 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_dead_servers_file_is_replaced_and_other_files_are_not() {
+    async fn a_stale_socket_is_replaced_and_other_files_are_not() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("s.sock");
         // A listener of the standard library leaves its file, as a killed server does.
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
         assert!(path.exists());
-        drop(Listener::unix(&path, false).unwrap());
+        drop(ServerListener::unix(&path, false).unwrap());
         let file = directory.path().join("precious");
         std::fs::write(&file, "text").unwrap();
-        assert_eq!(Listener::unix(&file, false).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(ServerListener::unix(&file, false).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "text");
     }
 
     #[tokio::test]
-    async fn a_file_that_another_server_put_there_is_left() {
+    async fn a_socket_of_another_server_is_not_removed() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("s.sock");
-        let first = Listener::unix(&path, false).unwrap();
+        let first = ServerListener::unix(&path, false).unwrap();
         std::fs::rename(&path, directory.path().join("moved.sock")).unwrap();
-        let second = Listener::unix(&path, false).unwrap();
+        let second = ServerListener::unix(&path, false).unwrap();
         drop(first);
         assert!(path.exists());
         drop(second);

@@ -23,9 +23,9 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::http::HttpVersion;
-use super::stream::Stream;
-use super::{no_delay, told};
-use crate::error::plain_on_tls;
+use super::peekable_stream::PeekableStream;
+use super::{set_no_delay, wait_for_shutdown};
+use crate::error::plain_http_on_tls_response;
 use crate::limits::{CERTIFICATE_BYTES_MAX, CERTIFICATE_POLL, HEAD_BYTES_MAX};
 
 /// Why certificates cannot be used.
@@ -64,18 +64,18 @@ pub enum TlsError {
 
 /// A certificate with its key, followed in their files. Clones share them.
 #[derive(Clone, Debug)]
-pub struct Certificates {
-    shared: Arc<Shared>,
+pub struct TlsCertificates {
+    shared: Arc<CertificateState>,
 }
 
-impl PartialEq for Certificates {
-    fn eq(&self, other: &Certificates) -> bool {
+impl PartialEq for TlsCertificates {
+    fn eq(&self, other: &TlsCertificates) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared)
     }
 }
 
 #[derive(Debug)]
-struct Shared {
+struct CertificateState {
     certificate: PathBuf,
     key: PathBuf,
     current: RwLock<Arc<ServerConfig>>,
@@ -83,22 +83,22 @@ struct Shared {
 }
 
 /// The bytes of both files.
-struct Pair {
+struct CertificateFiles {
     certificate: Vec<u8>,
     key: Vec<u8>,
 }
 
-impl Certificates {
+impl TlsCertificates {
     /// Reads a certificate, with those that vouch for it after it, and its key, both in PEM form.
     ///
     /// # Errors
     /// Whatever is wrong with them.
-    pub fn load(certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Result<Certificates, TlsError> {
+    pub fn load(certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Result<TlsCertificates, TlsError> {
         let (certificate, key) = (certificate.into(), key.into());
-        let pair = Pair::read(&certificate, &key)?;
+        let pair = CertificateFiles::read(&certificate, &key)?;
         let config = pair.config(&certificate, &key)?;
         let (current, loaded) = (RwLock::new(Arc::new(config)), RwLock::new(pair.digest()));
-        Ok(Certificates { shared: Arc::new(Shared { certificate, key, current, loaded }) })
+        Ok(TlsCertificates { shared: Arc::new(CertificateState { certificate, key, current, loaded }) })
     }
 
     fn config(&self) -> Arc<ServerConfig> {
@@ -106,22 +106,22 @@ impl Certificates {
     }
 
     /// Takes up new files until the server stops. What cannot be used is told of once, and what was before stays.
-    pub(crate) async fn follow(self, shutdown: watch::Receiver<bool>) {
-        self.follow_every(CERTIFICATE_POLL, shutdown).await;
+    pub(crate) async fn watch_files(self, shutdown: watch::Receiver<bool>) {
+        self.watch_files_every(CERTIFICATE_POLL, shutdown).await;
     }
 
-    pub(crate) async fn follow_every(self, every: Duration, mut shutdown: watch::Receiver<bool>) {
+    pub(crate) async fn watch_files_every(self, every: Duration, mut shutdown: watch::Receiver<bool>) {
         let mut ticks = interval(every);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut look = Look::default();
+        let mut look = CertificateWatch::default();
         loop {
             tokio::select! {
                 _ = ticks.tick() => {}
-                () = told(&mut shutdown) => return,
+                () = wait_for_shutdown(&mut shutdown) => return,
             }
             let certificates = self.clone();
             let looked = tokio::task::spawn_blocking(move || {
-                look.at(&certificates);
+                look.poll(&certificates);
                 look
             });
             // A look that panicked is told of by the hook of panics; the next begins anew.
@@ -132,23 +132,23 @@ impl Certificates {
 
 /// What was seen before.
 #[derive(Debug, Default)]
-struct Look {
+struct CertificateWatch {
     /// What the last look saw.
     last: Option<Digest>,
     /// What was told of.
-    told: Option<String>,
+    reported: Option<String>,
 }
 
-impl Look {
-    fn at(&mut self, certificates: &Certificates) {
+impl CertificateWatch {
+    fn poll(&mut self, certificates: &TlsCertificates) {
         let shared = &certificates.shared;
-        let pair = match Pair::read(&shared.certificate, &shared.key) {
+        let pair = match CertificateFiles::read(&shared.certificate, &shared.key) {
             Ok(pair) => pair,
-            Err(error) => return self.tell(&error),
+            Err(error) => return self.report_once(&error),
         };
         let digest = pair.digest();
         if digest == *shared.loaded.read().unwrap_or_else(PoisonError::into_inner) {
-            self.told = None;
+            self.reported = None;
             self.last = None;
             return;
         }
@@ -159,33 +159,33 @@ impl Look {
             Ok(config) => {
                 *shared.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
                 *shared.loaded.write().unwrap_or_else(PoisonError::into_inner) = digest;
-                self.told = None;
+                self.reported = None;
                 tracing::info!(certificate = %shared.certificate.display(), "new TLS certificate taken up");
             }
-            Err(error) => self.tell(&error),
+            Err(error) => self.report_once(&error),
         }
     }
 
-    fn tell(&mut self, error: &TlsError) {
+    fn report_once(&mut self, error: &TlsError) {
         let text = error.to_string();
-        if self.told.as_ref() != Some(&text) {
+        if self.reported.as_ref() != Some(&text) {
             tracing::error!(error = text, "the new TLS certificate is refused; the one before stays");
-            self.told = Some(text);
+            self.reported = Some(text);
         }
     }
 }
 
-impl Pair {
-    fn read(certificate: &Path, key: &Path) -> Result<Pair, TlsError> {
+impl CertificateFiles {
+    fn read(certificate: &Path, key: &Path) -> Result<CertificateFiles, TlsError> {
         let read = |path: &Path| {
             let refuse = |source| TlsError::Io { path: path.to_owned(), source };
             regular_file::read(path, CERTIFICATE_BYTES_MAX).map_err(refuse)
         };
-        Ok(Pair { certificate: read(certificate)?, key: read(key)? })
+        Ok(CertificateFiles { certificate: read(certificate)?, key: read(key)? })
     }
 
     fn digest(&self) -> Digest {
-        let mut hasher = saggar_store::Hasher::new();
+        let mut hasher = saggar_store::Sha256Hasher::new();
         hasher.update_field(&self.certificate);
         hasher.update_field(&self.key);
         hasher.finish()
@@ -214,26 +214,26 @@ impl Pair {
 }
 
 /// Does the handshake, and tells which HTTP was agreed on; nothing where the client speaks plain HTTP and was told.
-pub(super) async fn open(
+pub(super) async fn accept_tls(
     stream: TcpStream,
-    certificates: &Certificates,
+    certificates: &TlsCertificates,
     patience: Duration,
-) -> io::Result<Option<(TlsStream<Stream<TcpStream>>, HttpVersion)>> {
-    no_delay(&stream)?;
+) -> io::Result<Option<(TlsStream<PeekableStream<TcpStream>>, HttpVersion)>> {
+    set_no_delay(&stream)?;
     let mut first = [0];
     let looked = stream.peek(&mut first).await?;
     // A handshake begins with 22, a request with its method.
     if looked == 1 && first[0].is_ascii_alphabetic() {
-        return refuse_plain(stream).await.map(|()| None);
+        return reject_plain_http(stream).await.map(|()| None);
     }
-    let opened = TlsAcceptor::from(certificates.config()).accept(Stream::new(stream, patience)).await?;
+    let opened = TlsAcceptor::from(certificates.config()).accept(PeekableStream::new(stream, patience)).await?;
     let agreed = opened.get_ref().1.alpn_protocol();
     let version = if agreed == Some(b"h2") { HttpVersion::Two } else { HttpVersion::One };
     Ok(Some((opened, version)))
 }
 
-async fn refuse_plain(mut stream: TcpStream) -> io::Result<()> {
-    stream.write_all(&plain_on_tls()).await?;
+async fn reject_plain_http(mut stream: TcpStream) -> io::Result<()> {
+    stream.write_all(&plain_http_on_tls_response()).await?;
     stream.shutdown().await?;
     // A connection that is closed with bytes unread is reset, and the answer lost.
     let mut dropped = vec![0; HEAD_BYTES_MAX];

@@ -2,13 +2,13 @@
 
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use saggar_store::keys::KeyError;
-use saggar_store::{ProjectsError, Refused};
+use saggar_store::{AccessDenied, ProjectsError};
 
-use super::{ApiError, Meaning, internal};
+use super::{ApiError, ErrorMapping, internal_mapping};
 use crate::access::AccessError;
 
-pub(super) fn meaning(error: &AccessError) -> Meaning {
-    let of = |status, code, hint: &str| Meaning { status, code, hint: hint.to_owned() };
+pub(super) fn map_access_error(error: &AccessError) -> ErrorMapping {
+    let of = |status, code, hint: &str| ErrorMapping { status, code, hint: hint.to_owned() };
     let send =
         "send `Authorization: Bearer sgr_...`; `saggar key create` makes a key, and the command takes it as --key";
     match error {
@@ -23,7 +23,7 @@ pub(super) fn meaning(error: &AccessError) -> Meaning {
             let hint = format!("name one of those, or make a key with `saggar key create NAME --project {project}`");
             of(StatusCode::FORBIDDEN, "foreign_project", &hint)
         }
-        AccessError::Refused(error) | AccessError::Header { refused: error, .. } => refused(error),
+        AccessError::Refused(error) | AccessError::Header { refused: error, .. } => map_refusal(error),
         AccessError::AllProjects { .. } => {
             let hint = "make a key with `saggar key create NAME --scope metrics:read` and no project";
             of(StatusCode::FORBIDDEN, "foreign_project", hint)
@@ -49,7 +49,7 @@ pub(super) fn meaning(error: &AccessError) -> Meaning {
 }
 
 /// The headers that belong to the answer.
-pub(super) fn headers(error: &AccessError, headers: &mut HeaderMap) {
+pub(super) fn insert_access_headers(error: &AccessError, headers: &mut HeaderMap) {
     let challenge = match error {
         AccessError::NoKey => Some("Bearer realm=\"saggar\"".to_owned()),
         AccessError::UnknownKey | AccessError::ExpiredKey { .. } => {
@@ -81,18 +81,18 @@ pub(super) fn headers(error: &AccessError, headers: &mut HeaderMap) {
 }
 
 /// Something that the rights of a key do not allow.
-fn refused(error: &Refused) -> Meaning {
+fn map_refusal(error: &AccessDenied) -> ErrorMapping {
     let code = match error {
-        Refused::Scope { .. } => "missing_scope",
-        Refused::Project { .. } => "foreign_project",
-        Refused::KeyGone { .. } => "unknown_key",
-        Refused::Unknown { .. } => return internal(),
+        AccessDenied::Scope { .. } => "missing_scope",
+        AccessDenied::Project { .. } => "foreign_project",
+        AccessDenied::KeyGone { .. } => "unknown_key",
+        AccessDenied::Unknown { .. } => return internal_mapping(),
     };
-    Meaning { status: StatusCode::FORBIDDEN, code, hint: error.hint() }
+    ErrorMapping { status: StatusCode::FORBIDDEN, code, hint: error.hint() }
 }
 
-impl From<Refused> for ApiError {
-    fn from(refused: Refused) -> ApiError {
+impl From<AccessDenied> for ApiError {
+    fn from(refused: AccessDenied) -> ApiError {
         ApiError::Access(refused.into())
     }
 }
@@ -115,8 +115,8 @@ impl From<ProjectsError> for ApiError {
     }
 }
 
-pub(super) fn key(error: &KeyError) -> Meaning {
-    let of = |status, code, hint: &str| Meaning { status, code, hint: hint.to_owned() };
+pub(super) fn map_key_error(error: &KeyError) -> ErrorMapping {
+    let of = |status, code, hint: &str| ErrorMapping { status, code, hint: hint.to_owned() };
     match error {
         KeyError::BadName { .. } => of(StatusCode::BAD_REQUEST, "bad_name", ""),
         KeyError::NoScope
@@ -127,12 +127,12 @@ pub(super) fn key(error: &KeyError) -> Meaning {
         | KeyError::AdminOfProjects { .. } => of(StatusCode::BAD_REQUEST, "bad_key", ""),
         KeyError::Exists { .. } | KeyError::TooMany { .. } => of(StatusCode::CONFLICT, "key_exists", ""),
         KeyError::NotFound { .. } => of(StatusCode::NOT_FOUND, "not_found", "GET /api/v1/keys lists them"),
-        _ => internal(),
+        _ => internal_mapping(),
     }
 }
 
 /// The whole answer to a client that speaks plain HTTP where TLS is spoken.
-pub(crate) fn plain_on_tls() -> Vec<u8> {
+pub(crate) fn plain_http_on_tls_response() -> Vec<u8> {
     let status = StatusCode::BAD_REQUEST;
     let body = super::ErrorBody {
         error: "this port speaks HTTPS, and the request came as plain HTTP".to_owned(),

@@ -10,13 +10,13 @@ pub(crate) fn created(body: serde_json::Value) -> Response {
 
 /// The answer to a request that goes on.
 pub(crate) fn accepted(json: String) -> Response {
-    let mut response = found(json);
+    let mut response = json_text(json);
     *response.status_mut() = StatusCode::ACCEPTED;
     response
 }
 
 /// An answer of JSON that is text already.
-pub(crate) fn found(json: String) -> Response {
+pub(crate) fn json_text(json: String) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], json).into_response()
 }
 

@@ -6,28 +6,28 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use saggar_device::DeviceBuffer;
-use saggar_plugin::{LoadedModel, ModelPort, NamedBytes, PluginError, Signature, Terms, model};
+use saggar_plugin::{LoadedModel, ModelPort, ModelSignature, NamedTensorBytes, PluginError, PredictionOptions, model};
 
-use super::predictor::Predictor;
+use super::live_version::{LiveVersion, VersionLease};
+use super::model_config::EnsembleConfig;
+use super::predictor::ModelPredictor;
 use super::router::ModelRouter;
-use super::settings::Ensemble;
-use super::version::{Lease, Serving};
-use crate::predict::decode::Tensor;
-use crate::predict::reference::Reference;
+use crate::predict::decode::PredictionTensor;
+use crate::predict::model_reference::ModelReference;
 
 /// Steps that fit together.
 #[derive(Debug)]
 pub(super) struct EnsembleModel {
     router: Weak<ModelRouter>,
-    steps: Vec<Bound>,
-    signature: Signature,
+    steps: Vec<ConnectedStep>,
+    signature: ModelSignature,
 }
 
 /// A step, and which wires its ports are connected to, in the order of its signature.
 #[derive(Debug)]
-struct Bound {
-    reference: Reference,
-    signature: Signature,
+struct ConnectedStep {
+    reference: ModelReference,
+    signature: ModelSignature,
     inputs: Vec<String>,
     outputs: Vec<String>,
 }
@@ -35,30 +35,30 @@ struct Bound {
 /// Why steps make no model.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("ensemble: {0}")]
-pub(super) struct BadEnsemble(String);
+pub(super) struct EnsembleError(String);
 
 impl EnsembleModel {
     /// Connects the steps by the names of their ports.
     ///
     /// # Errors
-    /// `BadEnsemble` where a step is not ready, or gives what a later one does not take.
+    /// `EnsembleError` where a step is not ready, or gives what a later one does not take.
     pub(super) fn new(
         router: &Arc<ModelRouter>,
         name: &str,
-        ensemble: &Ensemble,
-    ) -> Result<EnsembleModel, BadEnsemble> {
+        ensemble: &EnsembleConfig,
+    ) -> Result<EnsembleModel, EnsembleError> {
         let mut steps = Vec::with_capacity(ensemble.steps.len());
         let mut wires: BTreeMap<String, ModelPort> = BTreeMap::new();
         let mut inputs: Vec<ModelPort> = Vec::new();
         let mut outputs: Vec<ModelPort> = Vec::new();
         let mut sizes: Option<Vec<usize>> = None;
         for (at, step) in ensemble.steps.iter().enumerate() {
-            let refuse = |reason: String| BadEnsemble(format!("step {at}, {}: {reason}", step.model));
-            let reference = Reference::parse(&step.model).map_err(|error| refuse(error.to_string()))?;
+            let refuse = |reason: String| EnsembleError(format!("step {at}, {}: {reason}", step.model));
+            let reference = ModelReference::parse(&step.model).map_err(|error| refuse(error.to_string()))?;
             if reference.model == name {
                 return Err(refuse("an ensemble cannot be a step of itself".to_owned()));
             }
-            let serving = router.find(Some(&reference)).map_err(|error| refuse(error.to_string()))?;
+            let serving = router.find_live(Some(&reference)).map_err(|error| refuse(error.to_string()))?;
             let signature = serving.predictor().signature().clone();
             let unknown = |names: &BTreeMap<String, String>, ports: &[ModelPort]| {
                 names.keys().find(|name| !ports.iter().any(|port| port.name == **name)).cloned()
@@ -105,36 +105,36 @@ impl EnsembleModel {
                 }
                 Some(sizes) => sizes.into_iter().filter(|size| signature.batch_sizes.contains(size)).collect(),
             });
-            steps.push(Bound { reference, signature, inputs: taken, outputs: given });
+            steps.push(ConnectedStep { reference, signature, inputs: taken, outputs: given });
         }
         let sizes = sizes.unwrap_or_default();
         if sizes.is_empty() && steps.iter().any(|step| !step.signature.batch_sizes.is_empty()) {
-            return Err(BadEnsemble("the steps have no batch size in common".to_owned()));
+            return Err(EnsembleError("the steps have no batch size in common".to_owned()));
         }
-        let signature = Signature { inputs, outputs, batch_sizes: sizes, routes: Vec::new() };
+        let signature = ModelSignature { inputs, outputs, batch_sizes: sizes, routes: Vec::new() };
         Ok(EnsembleModel { router: Arc::downgrade(router), steps, signature })
     }
 
     /// The versions that answer to the steps' names now, none of which is freed before the leases are back.
-    fn leases(&self) -> Result<Vec<Lease>, PluginError> {
+    fn lease_steps(&self) -> Result<Vec<VersionLease>, PluginError> {
         let gone = |reason: String| PluginError::Engine { reason };
         let router = self.router.upgrade().ok_or_else(|| gone("the server is stopping".to_owned()))?;
-        let lease = |step: &Bound| {
-            let serving: Arc<Serving> = router
-                .find(Some(&step.reference))
+        let lease = |step: &ConnectedStep| {
+            let serving: Arc<LiveVersion> = router
+                .find_live(Some(&step.reference))
                 .map_err(|error| gone(format!("step {}: {error}", step.reference.model)))?;
             if *serving.predictor().signature() != step.signature {
                 return Err(gone(format!("step {} takes or gives something else now", step.reference.model)));
             }
             let waited = Duration::ZERO;
-            let instances = serving.terms().rules.lanes;
-            serving.lease().ok_or(PluginError::Busy { instances, waited })
+            let instances = serving.policy().batch.slots;
+            serving.try_lease().ok_or(PluginError::Busy { instances, waited })
         };
         self.steps.iter().map(lease).collect()
     }
 
     /// The batch sizes that every step has programs for; the smallest of all where there is none yet.
-    fn sizes_for(&self, models: &[&LoadedModel], items: usize) -> Vec<usize> {
+    fn common_batch_sizes(&self, models: &[&LoadedModel], items: usize) -> Vec<usize> {
         let ready: Vec<Vec<usize>> = models.iter().map(|model| model.batch_sizes_for(items)).collect();
         let all = &self.signature.batch_sizes;
         let common = all.iter().copied().filter(|size| ready.iter().all(|sizes| sizes.contains(size)));
@@ -143,20 +143,20 @@ impl EnsembleModel {
     }
 
     /// One part of a batch through all steps, on the device.
-    fn on_device(
+    fn predict_on_device(
         &self,
         models: &[&LoadedModel],
-        part: Vec<NamedBytes>,
+        part: Vec<NamedTensorBytes>,
         [count, size]: [usize; 2],
-        terms: &Terms,
+        terms: &PredictionOptions,
         until: Instant,
-    ) -> Result<Vec<NamedBytes>, PluginError> {
+    ) -> Result<Vec<NamedTensorBytes>, PluginError> {
         let Some(first) = models.first() else { return Ok(Vec::new()) };
         let mut wires: BTreeMap<String, DeviceBuffer> = first.upload(part, until, terms)?.into_iter().collect();
         for (step, model) in self.steps.iter().zip(models) {
             let ports = step.signature.inputs.iter().zip(&step.inputs);
             let inputs = ports.filter_map(|(port, wire)| Some((port.name.clone(), wires.get(wire)?.clone()))).collect();
-            let left = Terms { deadline: until.saturating_duration_since(Instant::now()), ..terms.clone() };
+            let left = PredictionOptions { deadline: until.saturating_duration_since(Instant::now()), ..terms.clone() };
             let outputs = model.predict_buffers(inputs, count, size, &left)?;
             wires.extend(step.outputs.iter().cloned().zip(outputs.into_iter().map(|(_, buffer)| buffer)));
         }
@@ -166,60 +166,66 @@ impl EnsembleModel {
     }
 
     /// A whole batch through all steps, for steps that keep their tensors elsewhere.
-    fn through_host(
+    fn predict_through_host(
         &self,
-        leases: &[Lease],
-        inputs: Vec<Tensor>,
-        terms: &Terms,
+        leases: &[VersionLease],
+        inputs: Vec<PredictionTensor>,
+        terms: &PredictionOptions,
         until: Instant,
-    ) -> Result<Vec<Tensor>, PluginError> {
-        let mut wires: BTreeMap<String, Tensor> =
+    ) -> Result<Vec<PredictionTensor>, PluginError> {
+        let mut wires: BTreeMap<String, PredictionTensor> =
             inputs.into_iter().map(|tensor| (tensor.name.clone(), tensor)).collect();
         for (step, lease) in self.steps.iter().zip(leases) {
             let ports = step.signature.inputs.iter().zip(&step.inputs);
             let named = |(port, wire): (&ModelPort, &String)| {
-                Some(Tensor { name: port.name.clone(), ..wires.get(wire)?.clone() })
+                Some(PredictionTensor { name: port.name.clone(), ..wires.get(wire)?.clone() })
             };
             let inputs = ports.filter_map(named).collect();
-            let left = Terms { deadline: until.saturating_duration_since(Instant::now()), ..terms.clone() };
-            for tensor in lease.serving().predictor().predict(inputs, &left)? {
+            let left = PredictionOptions { deadline: until.saturating_duration_since(Instant::now()), ..terms.clone() };
+            for tensor in lease.live_version().predictor().predict(inputs, &left)? {
                 let place = step.signature.outputs.iter().position(|port| port.name == tensor.name);
                 let Some(wire) = place.and_then(|place| step.outputs.get(place)) else { continue };
-                wires.insert(wire.clone(), Tensor { name: wire.clone(), ..tensor });
+                wires.insert(wire.clone(), PredictionTensor { name: wire.clone(), ..tensor });
             }
         }
         Ok(self.signature.outputs.iter().filter_map(|port| wires.remove(&port.name)).collect())
     }
 }
 
-impl Predictor for EnsembleModel {
-    fn signature(&self) -> &Signature {
+impl ModelPredictor for EnsembleModel {
+    fn signature(&self) -> &ModelSignature {
         &self.signature
     }
 
-    fn bytes(&self) -> u64 {
+    fn device_bytes(&self) -> u64 {
         0
     }
 
     fn calls_driver(&self) -> bool {
-        self.leases().is_ok_and(|leases| leases.iter().any(|lease| lease.serving().predictor().calls_driver()))
+        self.lease_steps()
+            .is_ok_and(|leases| leases.iter().any(|lease| lease.live_version().predictor().calls_driver()))
     }
 
-    fn predict(&self, inputs: Vec<Tensor>, terms: &Terms) -> Result<Vec<Tensor>, PluginError> {
+    fn predict(
+        &self,
+        inputs: Vec<PredictionTensor>,
+        terms: &PredictionOptions,
+    ) -> Result<Vec<PredictionTensor>, PluginError> {
         let until = Instant::now() + terms.deadline;
         // Steps have no client of their own to send pieces to.
-        let terms = Terms { sink: None, ..terms.clone() };
-        let leases = self.leases()?;
+        let terms = PredictionOptions { sink: None, ..terms.clone() };
+        let leases = self.lease_steps()?;
         let models: Option<Vec<&LoadedModel>> =
-            leases.iter().map(|lease| lease.serving().predictor().on_device()).collect();
-        let Some(models) = models else { return self.through_host(&leases, inputs, &terms, until) };
-        let inputs: Vec<NamedBytes> = inputs.into_iter().map(|it| (it.name, it.descriptor, it.bytes)).collect();
-        let compute = |part, [count, size]: [usize; 2]| self.on_device(&models, part, [count, size], &terms, until);
-        let sizes = |items| self.sizes_for(&models, items);
-        let outputs = model::in_parts(&self.signature, inputs, sizes, compute);
-        leases.iter().for_each(|lease| lease.serving().predictor().called_on_device());
+            leases.iter().map(|lease| lease.live_version().predictor().device_model()).collect();
+        let Some(models) = models else { return self.predict_through_host(&leases, inputs, &terms, until) };
+        let inputs: Vec<NamedTensorBytes> = inputs.into_iter().map(|it| (it.name, it.descriptor, it.bytes)).collect();
+        let compute =
+            |part, [count, size]: [usize; 2]| self.predict_on_device(&models, part, [count, size], &terms, until);
+        let sizes = |items| self.common_batch_sizes(&models, items);
+        let outputs = model::split_and_pad(&self.signature, inputs, sizes, compute);
+        leases.iter().for_each(|lease| lease.live_version().predictor().report_device_use());
         let outputs = outputs?;
-        let tensor = |(name, descriptor, bytes): NamedBytes| Tensor { name, descriptor, bytes };
+        let tensor = |(name, descriptor, bytes): NamedTensorBytes| PredictionTensor { name, descriptor, bytes };
         Ok(outputs.into_iter().map(tensor).collect())
     }
 }

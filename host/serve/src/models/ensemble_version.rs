@@ -6,23 +6,23 @@ use std::sync::Arc;
 use saggar_store::digest::Digest;
 
 use super::ensemble::EnsembleModel;
-use super::lifecycle::{Cause, Lifecycle, Memory};
-use super::predictor::{Kind, Predictor};
-use super::settings::Ensemble;
-use super::state::{Listed, Swap};
-use super::version::{Origin, Serving};
+use super::lifecycle::{ModelLifecycle, ModelRecord, ReconcileCause};
+use super::live_version::{LiveVersion, VersionOrigin};
+use super::model_config::EnsembleConfig;
+use super::model_state::{ListedVersion, VersionSwap};
+use super::predictor::{LoadKind, ModelPredictor};
 
 /// An ensemble has one version.
 const ENSEMBLE_VERSION: u64 = 1;
 
-impl Lifecycle {
+impl ModelLifecycle {
     /// Connects the steps of an ensemble anew where they are others, or take or give something else, than before.
-    pub(super) fn settle_ensemble(
-        self: &Arc<Lifecycle>,
+    pub(super) fn reconcile_ensemble(
+        self: &Arc<ModelLifecycle>,
         name: &str,
-        memory: &mut Memory,
-        ensemble: &Ensemble,
-        cause: Cause,
+        memory: &mut ModelRecord,
+        ensemble: &EnsembleConfig,
+        cause: ReconcileCause,
     ) {
         let model = match EnsembleModel::new(&self.router, name, ensemble) {
             Ok(model) => model,
@@ -32,20 +32,20 @@ impl Lifecycle {
                 if known.is_none_or(|(_, before)| before != reason) {
                     tracing::warn!(model = name, reason, "the ensemble is not ready");
                 }
-                return self.router.change(name, |model| {
-                    let listed = Listed { origin: None, reason, failed: true };
+                return self.router.update_model(name, |model| {
+                    let listed = ListedVersion { origin: None, reason, failed: true };
                     model.listed = BTreeMap::from([(ENSEMBLE_VERSION, listed)]);
                 });
             }
         };
         memory.refused.clear();
         let digest = Digest::of(format!("{ensemble:?}{:?}", model.signature()).as_bytes());
-        let is_up = self.router.ready(name, ENSEMBLE_VERSION).is_some();
-        if is_up && memory.up.get(&ENSEMBLE_VERSION) == Some(&digest) {
+        let is_up = self.router.ready_version(name, ENSEMBLE_VERSION).is_some();
+        if is_up && memory.loaded.get(&ENSEMBLE_VERSION) == Some(&digest) {
             return;
         }
         // It was never published: a request that names no model gets it only where its settings say so.
-        let origin = Origin {
+        let origin = VersionOrigin {
             plugin: digest,
             weights: digest,
             created_ms: 0,
@@ -53,20 +53,20 @@ impl Lifecycle {
             metrics: BTreeMap::new(),
         };
         let largest = model.signature().batch_sizes.last().copied().unwrap_or(1);
-        let (terms, device) = (memory.settings.terms(largest), "ensemble".to_owned());
+        let (terms, device) = (memory.config.serving_policy(largest), "ensemble".to_owned());
         let model = Arc::new(model);
-        self.router.add(Serving::new(name, ENSEMBLE_VERSION, origin, device, model, terms, &self.metrics));
-        memory.up.insert(ENSEMBLE_VERSION, digest);
-        let swap = Swap {
+        self.router.add_version(LiveVersion::new(name, ENSEMBLE_VERSION, origin, device, model, terms, &self.metrics));
+        memory.loaded.insert(ENSEMBLE_VERSION, digest);
+        let swap = VersionSwap {
             at_ms: self.clock.now_ms(),
             from: is_up.then_some(ENSEMBLE_VERSION),
             to: Some(ENSEMBLE_VERSION),
-            kind: Kind::Full.name(),
+            kind: LoadKind::Full.name(),
             reason: cause.reason,
             seconds: cause.began.elapsed().as_secs_f64(),
         };
-        self.router.change(name, |model| model.listed = BTreeMap::new());
-        self.router.settle(name, Some(ENSEMBLE_VERSION), &BTreeSet::from([ENSEMBLE_VERSION]), Some(swap));
+        self.router.update_model(name, |model| model.listed = BTreeMap::new());
+        self.router.set_default_version(name, Some(ENSEMBLE_VERSION), &BTreeSet::from([ENSEMBLE_VERSION]), Some(swap));
         tracing::info!(model = name, steps = ensemble.steps.len(), "ensemble is ready");
     }
 }

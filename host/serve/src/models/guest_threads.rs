@@ -16,17 +16,17 @@ static BLOCKING: Semaphore = Semaphore::const_new(GUEST_THREADS_MAX);
 
 /// The right to run a batch on the current thread.
 #[derive(Debug)]
-pub(super) struct InPlace {
+pub(super) struct InPlacePermit {
     _permit: SemaphorePermit<'static>,
 }
 
-impl InPlace {
+impl InPlacePermit {
     /// Returns `None` if `IN_PLACE_BATCHES_MAX` batches run in place already, or if the runtime has no other thread that
     /// could serve this one's connections.
-    pub(super) fn acquire() -> Option<InPlace> {
+    pub(super) fn acquire() -> Option<InPlacePermit> {
         let has_threads = Handle::try_current().is_ok_and(|it| it.runtime_flavor() == RuntimeFlavor::MultiThread);
         let permit = has_threads.then(|| IN_PLACE.try_acquire().ok()).flatten();
-        permit.map(|permit| InPlace { _permit: permit })
+        permit.map(|permit| InPlacePermit { _permit: permit })
     }
 
     /// Hands this thread's connections to another thread, and runs `work`.
@@ -38,23 +38,25 @@ impl InPlace {
 /// Runs `work` on a thread of the blocking pool, once fewer than `GUEST_THREADS_MAX` of them run the code of models.
 pub(super) fn spawn(runtime: &Handle, work: impl FnOnce() + Send + 'static) {
     if let Ok(permit) = BLOCKING.try_acquire() {
-        runtime.spawn_blocking(move || with(permit, work));
+        runtime.spawn_blocking(move || run_holding(permit, work));
         return;
     }
-    runtime.spawn(blocking(work));
+    runtime.spawn(spawn_and_wait(work));
 }
 
 /// Runs `work` as [`spawn`] does, and waits for it.
 ///
 /// # Errors
 /// It panicked, or the runtime ends.
-pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, JoinError> {
+pub(super) async fn spawn_and_wait<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, JoinError> {
     // Nobody closes the semaphore.
     let permit = BLOCKING.acquire().await;
-    tokio::task::spawn_blocking(move || with(permit, work)).await
+    tokio::task::spawn_blocking(move || run_holding(permit, work)).await
 }
 
-fn with<P, T>(permit: P, work: impl FnOnce() -> T) -> T {
+fn run_holding<P, T>(permit: P, work: impl FnOnce() -> T) -> T {
     let done = work();
     drop(permit);
     done

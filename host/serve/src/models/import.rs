@@ -12,11 +12,11 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use saggar_device::RecoverableDevice;
-use saggar_plugin::{Host, Import, PluginError};
+use saggar_plugin::{ImportRequest, PluginEngine, PluginError};
 use saggar_store::clock::Clock;
 use saggar_store::digest::Digest;
 use saggar_store::error::ModelError;
-use saggar_store::models::{Models, Publication, Published};
+use saggar_store::models::{ModelPublication, ModelRegistry, PublishedVersion};
 use saggar_store::regular_file;
 use thiserror::Error;
 
@@ -25,12 +25,12 @@ use crate::limits::{DROPPED_BYTES_MAX, IMPORT_OPTIONS_BYTES_MAX};
 
 /// Makes model versions of files.
 pub trait ModelImporter: Debug + Send + Sync {
-    /// Publishes what becomes of `files` as a version of `model`. `options` is a JSON object for the plugin that reads it.
+    /// Publishes what becomes of `model_files` as a version of `model`. `read_options` is a JSON object for the plugin that reads it.
     /// Called from a thread that may block.
     ///
     /// # Errors
     /// [`ImportError`]; then nothing was published.
-    fn import(&self, model: &str, files: &ModelFiles, options: &str) -> Result<Published, ImportError>;
+    fn import(&self, model: &str, files: &ModelFiles, options: &str) -> Result<PublishedVersion, ImportError>;
 }
 
 /// Why a file did not become a model.
@@ -98,11 +98,11 @@ pub enum ImportError {
 #[derive(Debug)]
 pub struct OnnxImporter {
     /// Compiles and runs it, or has a child do so.
-    pub host: Host,
+    pub host: PluginEngine,
     /// Where it runs, unless a child runs it.
     pub device: Arc<RecoverableDevice>,
     /// Where versions go.
-    pub models: Models,
+    pub models: ModelRegistry,
     /// Where the component may be; the first that is there counts.
     pub plugin_paths: Vec<PathBuf>,
     /// When versions are made.
@@ -112,7 +112,7 @@ pub struct OnnxImporter {
 }
 
 impl ModelImporter for OnnxImporter {
-    fn import(&self, model: &str, files: &ModelFiles, options: &str) -> Result<Published, ImportError> {
+    fn import(&self, model: &str, files: &ModelFiles, options: &str) -> Result<PublishedVersion, ImportError> {
         let found = self.plugin_paths.iter().find_map(|path| regular_file::read(path, u64::MAX).ok());
         let Some(component) = found else {
             let looked: Vec<String> = self.plugin_paths.iter().map(|path| path.display().to_string()).collect();
@@ -120,11 +120,11 @@ impl ModelImporter for OnnxImporter {
             tracing::warn!(looked, "the plugin that reads ONNX files is not here");
             return Err(ImportError::NoPlugin { looked });
         };
-        let file = &*files.payload()?;
-        let import = Import { component: &component, file, options, time: self.time };
+        let file = &*files.plugin_payload()?;
+        let import = ImportRequest { component: &component, file, options, time: self.time };
         let made = import.run(&self.host, self.device.current())?;
         let source = format!("onnx-{}", &Digest::of(file).hex()[..12]);
-        let published = self.models.publish(&Publication {
+        let published = self.models.publish(&ModelPublication {
             model,
             plugin: &component,
             variables: &made.variables,
@@ -145,35 +145,35 @@ pub struct DroppedFiles {
     dir: PathBuf,
     importer: Arc<dyn ModelImporter>,
     /// Models that were tried, as they were then.
-    tried: BTreeMap<PathBuf, TriedModel>,
+    attempts: BTreeMap<PathBuf, ImportAttempt>,
 }
 
 /// A model's files as they were when it was last tried.
 #[derive(Debug)]
-struct TriedModel {
+struct ImportAttempt {
     /// The model and its options.
-    own: [FileLook; 2],
+    own: [ImportFileStamp; 2],
     /// The files with its tensors.
-    external: Vec<(PathBuf, FileLook)>,
+    external: Vec<(PathBuf, ImportFileStamp)>,
 }
 
 /// What a file looks like without reading it: its size and time; `None` where it is not there.
-type FileLook = Option<(u64, Option<SystemTime>)>;
+type ImportFileStamp = Option<(u64, Option<SystemTime>)>;
 
 impl DroppedFiles {
     /// Files in `dir`, imported by `importer`.
     pub fn new(dir: impl Into<PathBuf>, importer: Arc<dyn ModelImporter>) -> DroppedFiles {
-        DroppedFiles { dir: dir.into(), importer, tried: BTreeMap::new() }
+        DroppedFiles { dir: dir.into(), importer, attempts: BTreeMap::new() }
     }
 
     /// Imports what is new or has changed. A model that is refused, such as one that is still being copied or whose other
     /// files are not there yet, is tried again when one of its files changes. Blocks.
-    pub fn take_in(&mut self) {
-        let files = self.files();
-        self.tried.retain(|path, _| files.iter().any(|(_, file)| file == path));
+    pub fn import_changed(&mut self) {
+        let files = self.model_files();
+        self.attempts.retain(|path, _| files.iter().any(|(_, file)| file == path));
         for (model, path) in files {
-            let own = [look(&path), look(&options_path(&path))];
-            if self.tried.get(&path).is_some_and(|tried| tried.is_unchanged(own)) {
+            let own = [file_stamp(&path), file_stamp(&options_path(&path))];
+            if self.attempts.get(&path).is_some_and(|tried| tried.is_unchanged(own)) {
                 continue;
             }
             let folder = path.parent().unwrap_or(&self.dir);
@@ -181,13 +181,15 @@ impl DroppedFiles {
             let read = regular_file::read(&path, DROPPED_BYTES_MAX);
             let names = read.as_ref().ok().and_then(|model| external_names(model).ok()).unwrap_or_default();
             // Looked at before they are read: what changes meanwhile is tried again.
-            let external = names.iter().map(|name| folder.join(name)).map(|path| (path.clone(), look(&path))).collect();
-            self.tried.insert(path.clone(), TriedModel { own, external });
+            let external =
+                names.iter().map(|name| folder.join(name)).map(|path| (path.clone(), file_stamp(&path))).collect();
+            self.attempts.insert(path.clone(), ImportAttempt { own, external });
             let unreadable =
                 |error: std::io::Error| ImportError::Unreadable { name: file.clone(), reason: error.to_string() };
-            let files = read.map_err(unreadable).and_then(|model| ModelFiles::beside(model, folder, DROPPED_BYTES_MAX));
+            let files =
+                read.map_err(unreadable).and_then(|model| ModelFiles::read_external(model, folder, DROPPED_BYTES_MAX));
             let imported = files.and_then(|files| {
-                let options = options(&options_path(&path))?;
+                let options = read_options(&options_path(&path))?;
                 self.importer.import(&model, &files, &options)
             });
             match imported {
@@ -198,7 +200,7 @@ impl DroppedFiles {
                 Err(reason) => {
                     if matches!(reason, ImportError::Plugin(PluginError::CompilerBusy { .. })) {
                         // Nothing is wrong with the file: the next look tries it again.
-                        self.tried.remove(&path);
+                        self.attempts.remove(&path);
                     }
                     tracing::warn!(model, file, %reason, "file refused; it is tried again when it changes");
                 }
@@ -207,15 +209,15 @@ impl DroppedFiles {
     }
 
     /// Models' names and files, in order.
-    fn files(&self) -> Vec<(String, PathBuf)> {
+    fn model_files(&self) -> Vec<(String, PathBuf)> {
         let mut files = Vec::new();
-        for path in entries(&self.dir) {
+        for path in directory_entries(&self.dir) {
             if is_onnx(&path) {
                 let stem = path.file_stem().unwrap_or_default().to_string_lossy().to_lowercase();
                 files.push((stem, path));
             } else if path.is_dir() {
                 let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-                let inside = entries(&path).into_iter().filter(|path| is_onnx(path));
+                let inside = directory_entries(&path).into_iter().filter(|path| is_onnx(path));
                 files.extend(inside.map(|path| (name.clone(), path)));
             }
         }
@@ -224,7 +226,7 @@ impl DroppedFiles {
 }
 
 /// What a directory holds, sorted; a directory that cannot be read holds nothing yet.
-fn entries(dir: &Path) -> Vec<PathBuf> {
+fn directory_entries(dir: &Path) -> Vec<PathBuf> {
     let mut paths: Vec<PathBuf> = fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
     paths.sort();
     paths
@@ -240,7 +242,7 @@ fn options_path(path: &Path) -> PathBuf {
 }
 
 /// The options in a file; none if there is no file.
-fn options(path: &Path) -> Result<String, ImportError> {
+fn read_options(path: &Path) -> Result<String, ImportError> {
     match regular_file::read_to_string(path, IMPORT_OPTIONS_BYTES_MAX) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok("{}".to_owned()),
         read => read.map_err(|error| {
@@ -250,14 +252,14 @@ fn options(path: &Path) -> Result<String, ImportError> {
     }
 }
 
-impl TriedModel {
+impl ImportAttempt {
     /// Whether no file of the model has changed since; `own` is how the model and its options look now.
-    fn is_unchanged(&self, own: [FileLook; 2]) -> bool {
-        self.own == own && self.external.iter().all(|(path, then)| look(path) == *then)
+    fn is_unchanged(&self, own: [ImportFileStamp; 2]) -> bool {
+        self.own == own && self.external.iter().all(|(path, then)| file_stamp(path) == *then)
     }
 }
 
-fn look(path: &Path) -> FileLook {
+fn file_stamp(path: &Path) -> ImportFileStamp {
     fs::metadata(path).ok().map(|meta| (meta.len(), meta.modified().ok()))
 }
 
@@ -269,28 +271,28 @@ mod tests {
 
     /// Remembers what it was given, and refuses files that begin with `bad`.
     #[derive(Debug, Default)]
-    struct Recorder(Mutex<Vec<(String, Vec<u8>, String)>>);
+    struct RecordingImporter(Mutex<Vec<(String, Vec<u8>, String)>>);
 
-    impl ModelImporter for Recorder {
-        fn import(&self, model: &str, files: &ModelFiles, options: &str) -> Result<Published, ImportError> {
-            let file = files.payload()?;
+    impl ModelImporter for RecordingImporter {
+        fn import(&self, model: &str, files: &ModelFiles, options: &str) -> Result<PublishedVersion, ImportError> {
+            let file = files.plugin_payload()?;
             self.0.lock().unwrap().push((model.to_owned(), file.to_vec(), options.to_owned()));
             if file.starts_with(b"bad") {
                 return Err(ImportError::NoPlugin { looked: "nowhere".to_owned() });
             }
-            Ok(Published { version: 1, is_new: true, dir: PathBuf::new() })
+            Ok(PublishedVersion { version: 1, is_new: true, dir: PathBuf::new() })
         }
     }
 
     #[test]
-    fn a_model_waits_for_the_files_with_its_tensors() {
+    fn a_dropped_model_is_retried_when_its_external_files_arrive() {
         // A model of one initializer that lies in `m.data`: fields 7, 5, 13 and 14.
         let model = b"\x3a\x18\x2a\x16\x6a\x12\x0a\x08location\x12\x06m.data\x70\x01";
         let dir = tempfile::tempdir().unwrap();
-        let recorder = Arc::new(Recorder::default());
+        let recorder = Arc::new(RecordingImporter::default());
         let mut dropped = DroppedFiles::new(dir.path(), Arc::clone(&recorder) as Arc<dyn ModelImporter>);
         let mut taken = || {
-            dropped.take_in();
+            dropped.import_changed();
             std::mem::take(&mut *recorder.0.lock().unwrap()).len()
         };
         fs::write(dir.path().join("m.onnx"), model).unwrap();
@@ -307,12 +309,12 @@ mod tests {
     }
 
     #[test]
-    fn files_are_taken_in_once_and_again_when_they_change() {
+    fn dropped_files_are_imported_once_and_again_after_a_change() {
         let dir = tempfile::tempdir().unwrap();
-        let recorder = Arc::new(Recorder::default());
+        let recorder = Arc::new(RecordingImporter::default());
         let mut dropped = DroppedFiles::new(dir.path(), Arc::clone(&recorder) as Arc<dyn ModelImporter>);
         let taken = |dropped: &mut DroppedFiles| {
-            dropped.take_in();
+            dropped.import_changed();
             std::mem::take(&mut *recorder.0.lock().unwrap())
         };
         let call = |model: &str, file: &[u8], options: &str| (model.to_owned(), file.to_vec(), options.to_owned());

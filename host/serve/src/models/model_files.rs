@@ -25,11 +25,11 @@ pub struct ModelFiles {
 }
 
 impl ModelFiles {
-    /// The model in `model`, and its external files, each read by `read`.
+    /// The model in `model_with_external_files`, and its external files, each read by `read`.
     ///
     /// # Errors
     /// As [`external_names`]; whatever `read` answers.
-    pub fn new(
+    pub fn read_with(
         model: impl Into<Bytes>,
         mut read: impl FnMut(&str) -> Result<Bytes, ImportError>,
     ) -> Result<ModelFiles, ImportError> {
@@ -39,15 +39,15 @@ impl ModelFiles {
         Ok(ModelFiles { external: external.collect::<Result<_, _>>()?, model })
     }
 
-    /// The model at `path`, and its external files as [`ModelFiles::beside`] finds them: `bytes_max` bytes together.
+    /// The model at `path`, and its external files as [`ModelFiles::read_external`] finds them: `bytes_max` bytes together.
     ///
     /// # Errors
-    /// `Unreadable`; as [`ModelFiles::beside`].
+    /// `Unreadable`; as [`ModelFiles::read_external`].
     pub fn read(path: &Path, bytes_max: u64) -> Result<ModelFiles, ImportError> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let model = regular_file::read(path, bytes_max).map_err(|error| unreadable(&name, bytes_max, &error))?;
+        let model = regular_file::read(path, bytes_max).map_err(|error| read_error(&name, bytes_max, &error))?;
         let folder = path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
-        ModelFiles::beside(model, folder, bytes_max)
+        ModelFiles::read_external(model, folder, bytes_max)
     }
 
     /// A model that was in `folder`, and its external files, which lie there or in folders below: `bytes_max` bytes
@@ -56,13 +56,13 @@ impl ModelFiles {
     /// # Errors
     /// `MissingFile`; `Unreadable`, among others for links that lead out of the folder; `BadFileName`; `TooManyFiles`;
     /// `TooLarge`.
-    pub fn beside(model: Vec<u8>, folder: &Path, bytes_max: u64) -> Result<ModelFiles, ImportError> {
+    pub fn read_external(model: Vec<u8>, folder: &Path, bytes_max: u64) -> Result<ModelFiles, ImportError> {
         let mut left = bytes_max.saturating_sub(model.len() as u64);
-        ModelFiles::new(model, |name| {
-            let path = inside(folder, name)?;
+        ModelFiles::read_with(model, |name| {
+            let path = resolve_inside(folder, name)?;
             let bytes = regular_file::read(&path, left).map_err(|error| match error.kind() {
                 io::ErrorKind::NotFound => ImportError::MissingFile { name: name.to_owned() },
-                _ => unreadable(name, bytes_max, &error),
+                _ => read_error(name, bytes_max, &error),
             })?;
             left -= bytes.len() as u64;
             Ok(bytes.into())
@@ -73,7 +73,7 @@ impl ModelFiles {
     ///
     /// # Errors
     /// `BadFileName` for a name that an archive cannot hold.
-    pub fn payload(&self) -> Result<Cow<'_, [u8]>, ImportError> {
+    pub fn plugin_payload(&self) -> Result<Cow<'_, [u8]>, ImportError> {
         if self.external.is_empty() {
             return Ok(Cow::Borrowed(&self.model));
         }
@@ -123,20 +123,20 @@ pub(super) fn external_names(model: &[u8]) -> Result<Vec<String>, ImportError> {
     let Ok(model) = ModelNames::decode(model) else { return Ok(Vec::new()) };
     let mut names = BTreeSet::new();
     if let Some(graph) = model.graph {
-        graph.collect(&mut names);
+        graph.collect_names(&mut names);
     }
-    model.functions.into_iter().flat_map(|function| function.node).for_each(|node| node.collect(&mut names));
+    model.functions.into_iter().flat_map(|function| function.node).for_each(|node| node.collect_names(&mut names));
     if names.len() > EXTERNAL_FILES_MAX {
         return Err(ImportError::TooManyFiles { found: names.len(), most: EXTERNAL_FILES_MAX });
     }
-    match names.iter().find(|name| !is_inside(name)) {
+    match names.iter().find(|name| !is_relative_inside(name)) {
         Some(name) => Err(ImportError::BadFileName { name: name.chars().take(EXTERNAL_NAME_BYTES_MAX).collect() }),
         None => Ok(names.into_iter().collect()),
     }
 }
 
 /// Whether a name is a relative path that stays in its folder.
-fn is_inside(name: &str) -> bool {
+fn is_relative_inside(name: &str) -> bool {
     let plain = |part: Component<'_>| matches!(part, Component::Normal(_));
     !name.is_empty()
         && name.len() <= EXTERNAL_NAME_BYTES_MAX
@@ -144,7 +144,7 @@ fn is_inside(name: &str) -> bool {
         && Path::new(name).components().all(plain)
 }
 
-fn unreadable(name: &str, bytes_max: u64, error: &io::Error) -> ImportError {
+fn read_error(name: &str, bytes_max: u64, error: &io::Error) -> ImportError {
     match error.kind() {
         io::ErrorKind::FileTooLarge => ImportError::TooLarge { bytes_max },
         _ => ImportError::Unreadable { name: name.to_owned(), reason: error.to_string() },
@@ -152,7 +152,7 @@ fn unreadable(name: &str, bytes_max: u64, error: &io::Error) -> ImportError {
 }
 
 /// The path of a file in `folder`, unless links lead out of it.
-fn inside(folder: &Path, name: &str) -> Result<PathBuf, ImportError> {
+fn resolve_inside(folder: &Path, name: &str) -> Result<PathBuf, ImportError> {
     let path = folder.join(name);
     match (fs::canonicalize(folder), fs::canonicalize(&path)) {
         (Ok(folder), Ok(real)) if !real.starts_with(&folder) => {
@@ -222,27 +222,27 @@ struct ExternalEntry {
 const EXTERNAL: i32 = 1;
 
 impl GraphNames {
-    fn collect(self, names: &mut BTreeSet<String>) {
-        self.initializer.into_iter().for_each(|tensor| tensor.collect(names));
-        self.node.into_iter().for_each(|node| node.collect(names));
+    fn collect_names(self, names: &mut BTreeSet<String>) {
+        self.initializer.into_iter().for_each(|tensor| tensor.collect_names(names));
+        self.node.into_iter().for_each(|node| node.collect_names(names));
     }
 }
 
 impl NodeNames {
-    fn collect(self, names: &mut BTreeSet<String>) {
+    fn collect_names(self, names: &mut BTreeSet<String>) {
         for attribute in self.attribute {
             if let Some(tensor) = attribute.tensor {
-                tensor.collect(names);
+                tensor.collect_names(names);
             }
             if let Some(graph) = attribute.graph {
-                graph.collect(names);
+                graph.collect_names(names);
             }
         }
     }
 }
 
 impl TensorNames {
-    fn collect(self, names: &mut BTreeSet<String>) {
+    fn collect_names(self, names: &mut BTreeSet<String>) {
         if self.data_location == EXTERNAL {
             names.extend(
                 self.external_data.into_iter().filter(|entry| entry.key == "location").map(|entry| entry.value),
@@ -256,7 +256,7 @@ mod tests {
     use super::*;
 
     /// A model with a tensor in each of these files: one an initializer, the others constants of nodes.
-    fn model(names: &[&str]) -> Vec<u8> {
+    fn model_with_external_files(names: &[&str]) -> Vec<u8> {
         let tensor = |name: &&str| {
             let entry = ExternalEntry { key: "location".to_owned(), value: (*name).to_owned() };
             TensorNames { external_data: vec![entry], data_location: EXTERNAL }
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_found_in_the_models_folder_and_nowhere_else() {
+    fn external_files_are_read_only_from_the_model_folder() {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().join("models");
         fs::create_dir_all(folder.join("parts")).unwrap();
@@ -279,7 +279,7 @@ mod tests {
         fs::write(folder.join("parts/b"), "more").unwrap();
         std::os::unix::fs::symlink(dir.path().join("secret"), folder.join("link")).unwrap();
         let read = |names: &[&str]| {
-            fs::write(folder.join("x.onnx"), model(names)).unwrap();
+            fs::write(folder.join("x.onnx"), model_with_external_files(names)).unwrap();
             ModelFiles::read(&folder.join("x.onnx"), 1000)
         };
         let files = read(&["x.onnx.data", "parts/b", "x.onnx.data"]).unwrap();
@@ -298,23 +298,24 @@ mod tests {
         fs::write(folder.join("large"), vec![0; 1000]).unwrap();
         assert!(matches!(read(&["large"]).unwrap_err(), ImportError::TooLarge { bytes_max: 1000 }));
         let many: Vec<String> = (0..=EXTERNAL_FILES_MAX).map(|at| at.to_string()).collect();
-        let many = external_names(&model(&many.iter().map(String::as_str).collect::<Vec<_>>())).unwrap_err();
+        let many = external_names(&model_with_external_files(&many.iter().map(String::as_str).collect::<Vec<_>>()))
+            .unwrap_err();
         assert!(matches!(many, ImportError::TooManyFiles { .. }), "{many}");
     }
 
     #[test]
-    fn models_without_other_files_are_given_as_they_are() {
-        for bytes in [&b"no model"[..], b"", &model(&[])] {
-            let files = ModelFiles::new(bytes.to_vec(), |_| unreachable!("it names no file")).unwrap();
-            assert_eq!(files.payload().unwrap(), bytes);
+    fn a_model_without_external_files_is_passed_unchanged() {
+        for bytes in [&b"no model"[..], b"", &model_with_external_files(&[])] {
+            let files = ModelFiles::read_with(bytes.to_vec(), |_| unreachable!("it names no file")).unwrap();
+            assert_eq!(files.plugin_payload().unwrap(), bytes);
         }
     }
 
     #[test]
-    fn archives_begin_with_the_model() {
-        let bytes = model(&["a.data"]);
-        let files = ModelFiles::new(bytes.clone(), |_| Ok(Bytes::from_static(b"weights"))).unwrap();
-        let archive = files.payload().unwrap();
+    fn the_model_is_the_first_archive_entry() {
+        let bytes = model_with_external_files(&["a.data"]);
+        let files = ModelFiles::read_with(bytes.clone(), |_| Ok(Bytes::from_static(b"weights"))).unwrap();
+        let archive = files.plugin_payload().unwrap();
         let mut archive = tar::Archive::new(&archive[..]);
         let entries = archive.entries().unwrap().map(|entry| {
             let mut entry = entry.unwrap();

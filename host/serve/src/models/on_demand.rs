@@ -5,51 +5,53 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::lifecycle::{Cause, Lifecycle, Memory};
-use super::state::{ModelStatus, Rest};
+use super::lifecycle::{ModelLifecycle, ModelRecord, ReconcileCause};
+use super::model_state::{ModelStatus, Residency};
 use crate::limits::{ON_DEMAND_IDLE_MAX, ON_DEMAND_VERSIONS_MAX};
 
 /// What a request waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Wake {
+pub(super) struct WakeRequest {
     /// The model.
     pub(super) model: String,
     /// The version that it named; none where it gets the default.
     pub(super) version: Option<u64>,
 }
 
-impl Lifecycle {
+impl ModelLifecycle {
     /// Brings up what a request waits for, unless another request had it brought up already.
-    pub(super) async fn wake(self: Arc<Lifecycle>, wake: Wake) {
+    pub(super) async fn handle_wake_request(self: Arc<ModelLifecycle>, wake: WakeRequest) {
         let name = &wake.model;
-        let entry = self.entry(name);
+        let entry = self.model_record(name);
         let mut memory = entry.lock().await;
-        let rest = self.router.status(name).map_or(Rest::Unloaded, |status| status.rest);
-        let missing = wake.version.filter(|version| self.router.ready(name, *version).is_none());
+        let rest = self.router.status(name).map_or(Residency::Unloaded, |status| status.residency);
+        let missing = wake.version.filter(|version| self.router.ready_version(name, *version).is_none());
         match (rest, missing) {
-            (Rest::Unloaded, _) => {}
+            (Residency::Unloaded, _) => {}
             (rest, Some(version)) => {
-                self.drop_least_used(name, &mut memory);
+                self.retire_least_recently_used_on_demand(name, &mut memory);
                 memory.on_demand.push(version);
-                let reason = if rest.wakes() { "WOKEN" } else { "NEWEST" };
-                self.settle(name, &mut memory, Cause::new(reason)).await;
-                if self.router.ready(name, version).is_none() {
+                let reason = if rest.wakes_on_request() { "WOKEN" } else { "NEWEST" };
+                self.reconcile(name, &mut memory, ReconcileCause::new(reason)).await;
+                if self.router.ready_version(name, version).is_none() {
                     memory.on_demand.retain(|it| *it != version);
                     drop(memory);
                     // What was removed a moment ago is no longer offered then.
-                    self.scan().await;
+                    self.rescan().await;
                 } else {
-                    memory.woken = Some(Instant::now());
+                    memory.last_woken = Some(Instant::now());
                 }
             }
-            (rest, None) if rest.wakes() => self.settle(name, &mut memory, Cause::new("WOKEN")).await,
+            (rest, None) if rest.wakes_on_request() => {
+                self.reconcile(name, &mut memory, ReconcileCause::new("WOKEN")).await
+            }
             (_, None) => {}
         }
     }
 
     /// Gives up the version that was used longest ago, where one more would be too many.
-    fn drop_least_used(&self, name: &str, memory: &mut Memory) {
-        let idle_since = |version: &u64| self.router.ready(name, *version).map(|serving| serving.idle_since());
+    fn retire_least_recently_used_on_demand(&self, name: &str, memory: &mut ModelRecord) {
+        let idle_since = |version: &u64| self.router.ready_version(name, *version).map(|serving| serving.idle_since());
         while memory.on_demand.len() >= ON_DEMAND_VERSIONS_MAX {
             let Some(at) = (0..memory.on_demand.len()).min_by_key(|at| idle_since(&memory.on_demand[*at])) else {
                 return;
@@ -61,7 +63,12 @@ impl Lifecycle {
 
     /// Takes one version of the model out of service that only requests had brought up. The one that was loaded last goes
     /// only where `all` are to go. False where there is none.
-    pub(super) fn give_up_on_demand(self: &Arc<Lifecycle>, name: &str, memory: &mut Memory, all: bool) -> bool {
+    pub(super) fn retire_one_on_demand(
+        self: &Arc<ModelLifecycle>,
+        name: &str,
+        memory: &mut ModelRecord,
+        all: bool,
+    ) -> bool {
         let spared = usize::from(!all);
         if memory.on_demand.len() <= spared {
             return false;
@@ -72,14 +79,14 @@ impl Lifecycle {
     }
 
     /// Takes versions out of service that only requests had brought up, and that nobody has asked for since.
-    pub(super) fn drop_idle_on_demand(self: &Arc<Lifecycle>, status: &ModelStatus) {
-        let entry = self.entry(&status.name);
+    pub(super) fn retire_idle_on_demand(self: &Arc<ModelLifecycle>, status: &ModelStatus) {
+        let entry = self.model_record(&status.name);
         // One that is being changed is looked at the next time.
         let Ok(mut memory) = entry.try_lock() else { return };
         let is_idle = |version: &u64| {
-            let serving = self.router.ready(&status.name, *version);
+            let serving = self.router.ready_version(&status.name, *version);
             serving.is_none_or(|serving| {
-                let since = memory.woken.map_or(serving.idle_since(), |woken| woken.max(serving.idle_since()));
+                let since = memory.last_woken.map_or(serving.idle_since(), |woken| woken.max(serving.idle_since()));
                 !serving.is_busy() && since.elapsed() >= ON_DEMAND_IDLE_MAX
             })
         };
@@ -90,20 +97,20 @@ impl Lifecycle {
         }
     }
 
-    fn retire_versions(self: &Arc<Lifecycle>, name: &str, memory: &mut Memory, versions: &BTreeSet<u64>) {
-        memory.up.retain(|version, _| !versions.contains(version));
-        self.router.change(name, |model| model.retire(|version| !versions.contains(&version)));
+    fn retire_versions(self: &Arc<ModelLifecycle>, name: &str, memory: &mut ModelRecord, versions: &BTreeSet<u64>) {
+        memory.loaded.retain(|version, _| !versions.contains(version));
+        self.router.update_model(name, |model| model.retire_except(|version| !versions.contains(&version)));
         tracing::info!(model = name, ?versions, "versions that requests had brought up are put down");
     }
 
     /// Refuses the version that was loaded last for requests: it does not fit beside the others.
-    pub(super) fn refuse_on_demand(self: &Arc<Lifecycle>, name: &str, memory: &mut Memory) {
+    pub(super) fn refuse_last_on_demand(self: &Arc<ModelLifecycle>, name: &str, memory: &mut ModelRecord) {
         let Some(version) = memory.on_demand.last().copied() else { return };
-        let Some(on_disk) = self.versions(name).remove(&version) else { return };
+        let Some(on_disk) = self.scanned_versions(name).remove(&version) else { return };
         let reason =
             "OUT_OF_MEMORY: it does not fit beside the versions that serve; see `saggar serve --models-memory`";
         memory.refused.insert(version, (on_disk.fingerprint, reason.to_owned()));
-        self.router.failed(name, version, reason.to_owned());
-        while self.give_up_on_demand(name, memory, true) {}
+        self.router.set_load_failed(name, version, reason.to_owned());
+        while self.retire_one_on_demand(name, memory, true) {}
     }
 }

@@ -4,49 +4,53 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-use saggar_plugin::{LoadedModel, PluginError, Signature, Terms};
+use saggar_plugin::{LoadedModel, ModelSignature, PluginError, PredictionOptions};
 use saggar_store::checkpoint::SavedVariable;
 use saggar_store::error::ModelError;
 use saggar_store::models::VersionFiles;
 use thiserror::Error;
 
-use super::metered::Account;
-use crate::predict::decode::Tensor;
+use super::device_usage::DeviceUsageAccount;
+use crate::predict::decode::PredictionTensor;
 
 /// A model version that is up. Shared by every thread that predicts; dropping it frees all that it holds.
-pub trait Predictor: Debug + Send + Sync {
+pub trait ModelPredictor: Debug + Send + Sync {
     /// What it takes and gives.
-    fn signature(&self) -> &Signature;
+    fn signature(&self) -> &ModelSignature;
 
     /// Device bytes that it holds.
-    fn bytes(&self) -> u64;
+    fn device_bytes(&self) -> u64;
 
-    /// Whether [`Predictor::predict`] calls a device's driver, from which it may never return. Such a prediction runs on a
+    /// Whether [`ModelPredictor::predict`] calls a device's driver, from which it may never return. Such a prediction runs on a
     /// thread of the blocking pool, however quick it usually is, so that its request can be answered at its deadline.
     fn calls_driver(&self) -> bool {
         false
     }
 
     /// The model on its device, where it is one that can be given tensors there.
-    fn on_device(&self) -> Option<&LoadedModel> {
+    fn device_model(&self) -> Option<&LoadedModel> {
         None
     }
 
-    /// To be called after calls of what [`Predictor::on_device`] gave, which go past [`Predictor::predict`].
-    fn called_on_device(&self) {}
+    /// To be called after calls of what [`ModelPredictor::device_model`] gave, which go past [`ModelPredictor::predict`].
+    fn report_device_use(&self) {}
 
     /// Predicts one batch of any size: one tensor for each input, in the signature's order. Called from threads that may
     /// block, or where it is known to be quick; several at once, at most as many as the model has lanes. What is known of
     /// the outputs early goes to the terms' sink, which is let go before it returns.
     ///
     /// # Errors
-    /// `Deadline` where it takes longer than the terms give; `Cancelled`; whatever else a plugin can do wrong.
-    fn predict(&self, inputs: Vec<Tensor>, terms: &Terms) -> Result<Vec<Tensor>, PluginError>;
+    /// `PredictionDeadline` where it takes longer than the terms give; `Cancelled`; whatever else a plugin can do wrong.
+    fn predict(
+        &self,
+        inputs: Vec<PredictionTensor>,
+        terms: &PredictionOptions,
+    ) -> Result<Vec<PredictionTensor>, PluginError>;
 }
 
 /// A part of bringing a version up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
+pub enum LoadPhase {
     /// Reading files and checking their digests.
     Verify,
     /// Compiling the component, or finding it compiled.
@@ -57,53 +61,53 @@ pub enum Phase {
     Warmup,
 }
 
-impl Phase {
+impl LoadPhase {
     /// The phase as a metric's label.
     pub const fn name(self) -> &'static str {
         match self {
-            Phase::Verify => "verify",
-            Phase::Compile => "compile",
-            Phase::Load => "load",
-            Phase::Warmup => "warmup",
+            LoadPhase::Verify => "verify",
+            LoadPhase::Compile => "compile",
+            LoadPhase::Load => "load",
+            LoadPhase::Warmup => "warmup",
         }
     }
 }
 
 /// How a version came up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum LoadKind {
     /// With instances and programs of its own.
     Full,
     /// With those of a version that differs in its weights alone.
     Weights,
 }
 
-impl Kind {
+impl LoadKind {
     /// The kind as users and metrics name it.
     pub const fn name(self) -> &'static str {
         match self {
-            Kind::Full => "full",
-            Kind::Weights => "weights",
+            LoadKind::Full => "full",
+            LoadKind::Weights => "weights",
         }
     }
 }
 
 /// A version just brought up.
 #[derive(Debug)]
-pub struct Loaded {
+pub struct LoadedVersion {
     /// The model.
-    pub predictor: Arc<dyn Predictor>,
+    pub predictor: Arc<dyn ModelPredictor>,
     /// The device it runs on.
     pub device: String,
     /// What it holds of the device and takes from it. Versions that share instances share an account.
-    pub accounts: Vec<Arc<Account>>,
+    pub device_usage: Vec<Arc<DeviceUsageAccount>>,
     /// How it came up.
-    pub kind: Kind,
+    pub kind: LoadKind,
 }
 
 /// A version to be brought up.
 #[derive(Clone, Copy, Debug)]
-pub struct Candidate<'a> {
+pub struct VersionCandidate<'a> {
     /// The model.
     pub model: &'a str,
     /// Its files, which were verified.
@@ -120,11 +124,15 @@ pub trait ModelHost: Debug + Send + Sync {
     ///
     /// # Errors
     /// [`LoadError`]; the version is not tried again until its files change.
-    fn bring_up(&self, it: Candidate<'_>, phase: &mut dyn FnMut(Phase, Duration)) -> Result<Loaded, LoadError>;
+    fn load_version(
+        &self,
+        it: VersionCandidate<'_>,
+        phase: &mut dyn FnMut(LoadPhase, Duration),
+    ) -> Result<LoadedVersion, LoadError>;
 
     /// The device that versions run on and why its driver gave it up, where it did: what came up before is lost then. Asked
     /// several times a second; does not wait.
-    fn lost(&self) -> Option<(String, String)> {
+    fn lost_device(&self) -> Option<(String, String)> {
         None
     }
 
@@ -132,7 +140,7 @@ pub trait ModelHost: Debug + Send + Sync {
     ///
     /// # Errors
     /// Why there is none; it may be tried again.
-    fn renew(&self) -> Result<(), LoadError> {
+    fn reopen_device(&self) -> Result<(), LoadError> {
         Ok(())
     }
 }

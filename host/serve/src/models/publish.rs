@@ -7,17 +7,17 @@ use std::sync::Arc;
 use bytes::Bytes;
 use saggar_store::SavedVariable;
 use saggar_store::error::{ModelError, StoreError};
-use saggar_store::models::{Publication, Published};
+use saggar_store::models::{ModelPublication, PublishedVersion};
 
-use super::found;
-use super::idle::{Follow, IdleReason};
-use super::lifecycle::Lifecycle;
-use super::state::{ModelStatus, Rest};
+use super::lifecycle::ModelLifecycle;
+use super::model_state::{ModelStatus, Residency};
+use super::unserved_reason::{FollowPolicy, UnservedReason};
+use super::version_scan;
 use crate::error::ApiError;
 
 /// The weights of a version that is made here.
 #[derive(Debug)]
-pub enum Weights {
+pub enum WeightsSource {
     /// Those of a version, or of the newest that is whole.
     Version(Option<u64>),
     /// What a job had learnt at a checkpoint.
@@ -31,7 +31,7 @@ pub enum Weights {
     },
 }
 
-impl Lifecycle {
+impl ModelLifecycle {
     /// Makes a version of `plugin` with these weights, and the configuration of the version that they are of, or of the newest
     /// that is whole: what a predictor is given, its training alone knows, and says when it publishes for the first time.
     /// Returns when it serves or was refused: the status says which and why, and what served before serves on. The same again
@@ -41,28 +41,28 @@ impl Lifecycle {
     /// `NoModel`; `NotFound` where there is no such version; `LoadFailed` where its files are damaged; what `room` says of the
     /// bytes that it would take.
     pub async fn publish(
-        self: &Arc<Lifecycle>,
+        self: &Arc<ModelLifecycle>,
         name: &str,
         plugin: Bytes,
-        weights: Weights,
+        weights: WeightsSource,
         room: impl FnOnce(u64) -> Result<(), StoreError> + Send + 'static,
-    ) -> Result<(Published, ModelStatus), ApiError> {
-        self.known_model(name).await?;
+    ) -> Result<(PublishedVersion, ModelStatus), ApiError> {
+        self.check_model_exists(name).await?;
         let (models, model, created_ms) = (self.models.clone(), name.to_owned(), self.clock.now_ms());
         let from = match &weights {
-            Weights::Version(from) => *from,
-            Weights::Checkpoint { .. } => None,
+            WeightsSource::Version(from) => *from,
+            WeightsSource::Checkpoint { .. } => None,
         };
         let publish = move || {
-            let refuse = |error| refusal(&model, from, error);
+            let refuse = |error| publish_error(&model, from, error);
             let (files, variables) = models.open(&model, from).map_err(refuse)?;
             let (variables, source_job, metrics) = match weights {
-                Weights::Version(_) => (variables, files.manifest.source_job, files.manifest.metrics),
-                Weights::Checkpoint { variables, job, metrics } => (variables, job, metrics),
+                WeightsSource::Version(_) => (variables, files.manifest.source_job, files.manifest.metrics),
+                WeightsSource::Checkpoint { variables, job, metrics } => (variables, job, metrics),
             };
             let weights: usize = variables.iter().map(|variable| variable.bytes.len()).sum();
             room((weights + plugin.len() + files.manifest.config.len()) as u64)?;
-            let publication = Publication {
+            let publication = ModelPublication {
                 model: &model,
                 plugin: &plugin,
                 variables: &variables,
@@ -76,41 +76,43 @@ impl Lifecycle {
         let published = tokio::task::spawn_blocking(publish).await;
         let published = published.map_err(|error| ApiError::Internal { cause: error.to_string() })?;
         let published = published?;
-        let status = self.settled(name, "PUBLISHED").await?;
+        let status = self.reconcile_now(name, "PUBLISHED").await?;
         Ok((published, status))
     }
 }
 
-impl Lifecycle {
+impl ModelLifecycle {
     /// What there is to say of a version that a job has just published: what its training measured beside the version
     /// that serves, and why it will not serve itself where that is so. Reads the version's manifest.
     pub fn publication_notes(&self, model: &str, version: u64) -> Vec<String> {
         let status = self.router.status(model).ok();
         let serving = status.as_ref().and_then(|status| status.serving.as_ref()).filter(|it| it.version != version);
         let mut notes = Vec::new();
-        let measured = self.models.manifest(model, version).map(found::origin);
+        let measured = self.models.manifest(model, version).map(version_scan::origin_from_manifest);
         if let (Ok(new), Some(serving)) = (&measured, serving) {
-            let (measured, before) = (new.measured(), serving.origin.measured());
+            let (measured, before) = (new.summarize_metrics(), serving.origin.summarize_metrics());
             if !measured.is_empty() && !before.is_empty() {
                 let less = if new.is_less_accurate_than(&serving.origin) { "warning: less accurate: " } else { "" };
                 let old = serving.version;
                 notes.push(format!("{less}{model}@{version}: {measured}; {model}@{old}, which serves: {before}"));
             }
         }
-        let fixed = status.as_ref().and_then(|status| status.plan.fixed(self.follow));
+        let fixed = status.as_ref().and_then(|status| status.desired.fixed_default(self.follow));
         let idle = match fixed {
-            _ if status.as_ref().is_some_and(|status| status.rest == Rest::Unloaded) => IdleReason::ModelUnloaded,
+            _ if status.as_ref().is_some_and(|status| status.residency == Residency::Unloaded) => {
+                UnservedReason::ModelUnloaded
+            }
             Some(default) if default == version => return notes,
-            Some(default) => IdleReason::NotPromoted { default: Some(default) },
-            None if self.follow == Follow::Promoted => IdleReason::NotPromoted { default: None },
+            Some(default) => UnservedReason::NotPromoted { default: Some(default) },
+            None if self.follow == FollowPolicy::Promoted => UnservedReason::NotPromoted { default: None },
             None => return notes,
         };
-        notes.push(format!("{model}@{version} is stored and not served: {}", idle.sentence(model, version)));
+        notes.push(format!("{model}@{version} is stored and not served: {}", idle.message(model, version)));
         notes
     }
 }
 
-fn refusal(model: &str, version: Option<u64>, error: ModelError) -> ApiError {
+fn publish_error(model: &str, version: Option<u64>, error: ModelError) -> ApiError {
     match error {
         ModelError::NotFound { .. } => ApiError::NotFound {
             kind: "version",

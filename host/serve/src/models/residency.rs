@@ -6,68 +6,74 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::lifecycle::{Lifecycle, Memory};
-use super::settings::KeepAlive;
-use super::state::{Rest, Swap};
-use super::version::Serving;
-use crate::connection::told;
-use crate::limits::IDLE_LOOK;
+use super::lifecycle::{ModelLifecycle, ModelRecord};
+use super::live_version::LiveVersion;
+use super::model_config::KeepAlive;
+use super::model_state::{Residency, VersionSwap};
+use crate::connection::wait_for_shutdown;
+use crate::limits::IDLE_MODEL_POLL;
 
 /// Reasons of `saggar_model_evictions_total`.
 pub(crate) const EVICTION_REASONS: [&str; 4] = ["lru", "idle", "device", "manual"];
 
-impl Lifecycle {
+impl ModelLifecycle {
     /// Wakes models that requests wait for and puts idle ones to sleep, until `shutdown` is true.
-    pub async fn keep_house(self: Arc<Lifecycle>, mut shutdown: watch::Receiver<bool>) {
-        let Some(mut wakes) = self.router.wakes() else { return };
-        let mut idle = interval(IDLE_LOOK);
+    pub async fn run_residency_loop(self: Arc<ModelLifecycle>, mut shutdown: watch::Receiver<bool>) {
+        let Some(mut wakes) = self.router.take_wake_receiver() else { return };
+        let mut idle = interval(IDLE_MODEL_POLL);
         idle.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 wake = wakes.recv() => match wake {
-                    Some(wake) => drop(tokio::spawn(Arc::clone(&self).wake(wake))),
+                    Some(wake) => drop(tokio::spawn(Arc::clone(&self).handle_wake_request(wake))),
                     None => return,
                 },
                 _ = idle.tick() => {
-                    self.put_idle_to_sleep();
+                    self.evict_idle_models();
                     // Models grow by batch sizes that are built after they came up.
-                    while self.bytes_held() > self.bytes_max && self.evict("") {}
+                    while self.device_bytes_held() > self.bytes_max && self.evict_least_recently_used("") {}
                 }
-                () = told(&mut shutdown) => return,
+                () = wait_for_shutdown(&mut shutdown) => return,
             }
         }
     }
 
     /// Has models sleep that nobody has asked for as long as they are to be kept.
-    fn put_idle_to_sleep(self: &Arc<Lifecycle>) {
+    fn evict_idle_models(self: &Arc<ModelLifecycle>) {
         for status in self.router.list() {
-            self.drop_idle_on_demand(&status);
+            self.retire_idle_on_demand(&status);
             let KeepAlive::For(keep) = status.keep_alive() else { continue };
-            let up: Vec<&Arc<Serving>> = status.versions.iter().filter_map(|it| it.serving.as_ref()).collect();
+            let up: Vec<&Arc<LiveVersion>> = status.versions.iter().filter_map(|it| it.serving.as_ref()).collect();
             if up.is_empty() || up.iter().any(|serving| serving.is_busy()) {
                 continue;
             }
-            let entry = self.entry(&status.name);
+            let entry = self.model_record(&status.name);
             // One that is being changed is not idle.
             let Ok(mut memory) = entry.try_lock() else { continue };
-            let idle_since = up.iter().map(|serving| serving.idle_since()).max().max(memory.woken);
+            let idle_since = up.iter().map(|serving| serving.idle_since()).max().max(memory.last_woken);
             if idle_since.is_some_and(|since| since.elapsed() >= keep) {
-                self.put_down(&status.name, &mut memory, Rest::Asleep("IDLE"), "IDLE");
+                self.take_out_of_service(&status.name, &mut memory, Residency::Asleep("IDLE"), "IDLE");
             }
         }
     }
 
     /// Takes a model's versions out of service. What they hold is freed when their last requests are done.
-    pub(super) fn put_down(self: &Arc<Lifecycle>, name: &str, memory: &mut Memory, rest: Rest, reason: &'static str) {
-        memory.up.clear();
+    pub(super) fn take_out_of_service(
+        self: &Arc<ModelLifecycle>,
+        name: &str,
+        memory: &mut ModelRecord,
+        rest: Residency,
+        reason: &'static str,
+    ) {
+        memory.loaded.clear();
         memory.on_demand.clear();
         let at_ms = self.clock.now_ms();
-        let was_up = self.router.change(name, |model| {
+        let was_up = self.router.update_model(name, |model| {
             let (from, was_up) = (model.default, !model.ready.is_empty());
-            model.rest = rest;
-            model.retire(|_| false);
+            model.residency = rest;
+            model.retire_except(|_| false);
             if was_up {
-                model.last_swap = Some(Swap { at_ms, from, to: None, kind: "unload", reason, seconds: 0.0 });
+                model.last_swap = Some(VersionSwap { at_ms, from, to: None, kind: "unload", reason, seconds: 0.0 });
             }
             was_up
         });
@@ -87,35 +93,35 @@ impl Lifecycle {
     /// Puts down versions of this model that only requests brought up, and then has other models sleep, until what is up
     /// fits the memory that there is for them. A version that was brought up for a request gives way where that is not
     /// enough.
-    pub(super) fn make_room(self: &Arc<Lifecycle>, name: &str, memory: &mut Memory) {
-        let is_full = || self.bytes_held() > self.bytes_max;
-        while is_full() && (self.give_up_on_demand(name, memory, false) || self.evict(name)) {}
+    pub(super) fn free_device_memory(self: &Arc<ModelLifecycle>, name: &str, memory: &mut ModelRecord) {
+        let is_full = || self.device_bytes_held() > self.bytes_max;
+        while is_full() && (self.retire_one_on_demand(name, memory, false) || self.evict_least_recently_used(name)) {}
         if is_full() {
-            self.refuse_on_demand(name, memory);
+            self.refuse_last_on_demand(name, memory);
         }
     }
 
     /// Device bytes that all versions hold.
-    fn bytes_held(&self) -> u64 {
-        self.router.all_ready().iter().map(|serving| serving.predictor().bytes()).sum()
+    fn device_bytes_held(&self) -> u64 {
+        self.router.ready_versions().iter().map(|serving| serving.predictor().device_bytes()).sum()
     }
 
     /// Puts down a version of this model that only requests brought up, or has the model sleep that was not asked for
     /// longest, and waits until its memory is free.
-    pub(super) async fn evict_one(self: &Arc<Lifecycle>, name: &str, memory: &mut Memory) -> bool {
-        if !self.give_up_on_demand(name, memory, false) && !self.evict(name) {
+    pub(super) async fn evict_one(self: &Arc<ModelLifecycle>, name: &str, memory: &mut ModelRecord) -> bool {
+        if !self.retire_one_on_demand(name, memory, false) && !self.evict_least_recently_used(name) {
             return false;
         }
-        self.router.settled().await;
+        self.router.wait_until_drained().await;
         true
     }
 
     /// Has the model sleep that was not asked for longest, but not the one of this name; an empty name is no model's.
-    fn evict(self: &Arc<Lifecycle>, name: &str) -> bool {
+    fn evict_least_recently_used(self: &Arc<ModelLifecycle>, name: &str) -> bool {
         let mut candidates = Vec::new();
         for status in self.router.list() {
-            let up: Vec<&Arc<Serving>> = status.versions.iter().filter_map(|it| it.serving.as_ref()).collect();
-            let pinned = status.settings.pin || status.name == name || status.settings.ensemble.is_some();
+            let up: Vec<&Arc<LiveVersion>> = status.versions.iter().filter_map(|it| it.serving.as_ref()).collect();
+            let pinned = status.config.pin || status.name == name || status.config.ensemble.is_some();
             if up.is_empty() || pinned || up.iter().any(|serving| serving.is_busy()) {
                 continue;
             }
@@ -123,9 +129,9 @@ impl Lifecycle {
         }
         candidates.sort();
         for (_, name) in candidates {
-            let entry = self.entry(&name);
+            let entry = self.model_record(&name);
             let Ok(mut memory) = entry.try_lock() else { continue };
-            self.put_down(&name, &mut memory, Rest::Asleep("MEMORY"), "MEMORY");
+            self.take_out_of_service(&name, &mut memory, Residency::Asleep("MEMORY"), "MEMORY");
             return true;
         }
         false

@@ -6,43 +6,43 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Instant;
 
-use saggar_metrics::Metrics;
+use saggar_metrics::MetricsRegistry;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{timeout, timeout_at};
 
-use super::idle::Follow;
-use super::on_demand::Wake;
-use super::plan::Plan;
-use super::series::Series;
-use super::settings::{KeepAlive, Settings};
-use super::shadow::Shadow;
-use super::state::{Listed, Model, ModelStatus, Rest, Swap};
-use super::version::{Lease, Serving, VersionState};
+use super::desired_state::DesiredState;
+use super::live_version::{LiveVersion, VersionLease, VersionState};
+use super::model_config::{KeepAlive, ModelConfig};
+use super::model_metrics::ModelMetrics;
+use super::model_state::{ListedVersion, ModelState, ModelStatus, Residency, VersionSwap};
+use super::on_demand::WakeRequest;
+use super::shadow::ShadowPrediction;
+use super::unserved_reason::FollowPolicy;
 use crate::error::ApiError;
-use crate::limits::{DEADLINE_MAX, WAKES_WAITING_MAX};
-use crate::memory::MemoryCharge;
-use crate::predict::decode::Inputs;
-use crate::predict::reference::{Reference, Which};
+use crate::limits::{DEADLINE_MAX, WAKE_REQUESTS_MAX};
+use crate::predict::decode::PredictionInputs;
+use crate::predict::model_reference::{ModelReference, VersionSelector};
+use crate::request_memory::MemoryCharge;
 
 /// All models.
 #[derive(Debug)]
 pub struct ModelRouter {
-    models: RwLock<BTreeMap<String, Model>>,
-    series: Series,
-    metrics: Arc<Metrics>,
+    models: RwLock<BTreeMap<String, ModelState>>,
+    model_metrics: ModelMetrics,
+    metrics: Arc<MetricsRegistry>,
     /// Counts changes, for those who wait for one.
     changes: watch::Sender<u64>,
-    wakes: mpsc::Sender<Wake>,
+    wake_requests: mpsc::Sender<WakeRequest>,
     /// Taken by the one that wakes models.
-    woken: std::sync::Mutex<Option<mpsc::Receiver<Wake>>>,
-    draws: AtomicU64,
+    wake_receiver: std::sync::Mutex<Option<mpsc::Receiver<WakeRequest>>>,
+    draw_count: AtomicU64,
     /// Whether a request for a version that is stored has it loaded.
     loads_on_demand: bool,
 }
 
 /// Where a request goes.
-enum Way {
-    To(Arc<Serving>),
+enum RouteTarget {
+    Live(Arc<LiveVersion>),
     /// The model sleeps, or is being woken.
     Wake(String),
     /// The version is stored and not up.
@@ -51,37 +51,37 @@ enum Way {
 
 impl ModelRouter {
     /// A router without models.
-    pub fn new(metrics: Arc<Metrics>) -> ModelRouter {
-        let (wakes, woken) = mpsc::channel(WAKES_WAITING_MAX);
+    pub fn new(metrics: Arc<MetricsRegistry>) -> ModelRouter {
+        let (wakes, woken) = mpsc::channel(WAKE_REQUESTS_MAX);
         ModelRouter {
             models: RwLock::default(),
-            series: Series::new(Arc::clone(&metrics)),
+            model_metrics: ModelMetrics::new(Arc::clone(&metrics)),
             metrics,
             changes: watch::channel(0).0,
-            wakes,
-            woken: std::sync::Mutex::new(Some(woken)),
-            draws: AtomicU64::new(0),
+            wake_requests: wakes,
+            wake_receiver: std::sync::Mutex::new(Some(woken)),
+            draw_count: AtomicU64::new(0),
             loads_on_demand: false,
         }
     }
 
     /// Has a request for a version that is stored, and not up, wait until it is loaded.
     #[must_use]
-    pub fn loading_on_demand(self) -> ModelRouter {
+    pub fn with_on_demand_loading(self) -> ModelRouter {
         ModelRouter { loads_on_demand: true, ..self }
     }
 
     /// The names of models that requests wait for; none where somebody else has them already.
-    pub(super) fn wakes(&self) -> Option<mpsc::Receiver<Wake>> {
-        self.woken.lock().unwrap_or_else(PoisonError::into_inner).take()
+    pub(super) fn take_wake_receiver(&self) -> Option<mpsc::Receiver<WakeRequest>> {
+        self.wake_receiver.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Whether there is such a model and version, awake or not: what can be said before a request's body is read.
     ///
     /// # Errors
     /// `NoModel`; `NotFound` for an alias; `VersionNotServing`; `NotReady`; `NothingReady`.
-    pub fn check(&self, reference: Option<&Reference>) -> Result<(), ApiError> {
-        self.way(reference).map(|_| ())
+    pub fn check(&self, reference: Option<&ModelReference>) -> Result<(), ApiError> {
+        self.route(reference).map(|_| ())
     }
 
     /// The version for `reference`, as long as it is awake; none means the default model, which is the one that says so,
@@ -89,107 +89,114 @@ impl ModelRouter {
     ///
     /// # Errors
     /// `NoModel`; `NotFound` for an alias; `VersionNotServing`; `NotReady`; `NothingReady`.
-    pub fn find(&self, reference: Option<&Reference>) -> Result<Arc<Serving>, ApiError> {
-        match self.way(reference)? {
-            Way::To(serving) => Ok(serving),
-            Way::Wake(model) => {
+    pub fn find_live(&self, reference: Option<&ModelReference>) -> Result<Arc<LiveVersion>, ApiError> {
+        match self.route(reference)? {
+            RouteTarget::Live(serving) => Ok(serving),
+            RouteTarget::Wake(model) => {
                 Err(ApiError::NotReady { model, reason: "it sleeps; a prediction wakes it".to_owned() })
             }
-            Way::Load(model, version) => Err(self.not_serving(model, version)),
+            RouteTarget::Load(model, version) => Err(self.not_serving_error(model, version)),
         }
     }
 
-    fn way(&self, reference: Option<&Reference>) -> Result<Way, ApiError> {
-        let models = self.read();
-        let Some(Reference { model: name, which }) = reference else {
-            let named = models.iter().max_by_key(|(_, model)| (model.settings.default, model.published_ms()));
+    fn route(&self, reference: Option<&ModelReference>) -> Result<RouteTarget, ApiError> {
+        let models = self.read_models();
+        let Some(ModelReference { model: name, version: which }) = reference else {
+            let named = models.iter().max_by_key(|(_, model)| (model.config.default, model.published_ms()));
             // A model of which nothing can serve is nobody's default.
             let (name, model) =
                 named.filter(|(_, model)| model.published_ms().is_some()).ok_or(ApiError::NothingReady)?;
-            return self.way_to(name, model, &Which::Default);
+            return self.route_to_version(name, model, &VersionSelector::Default);
         };
         let Some(model) = models.get(name) else {
             let known = models.keys().cloned().collect();
             return Err(ApiError::NoModel { name: name.chars().take(80).collect(), known });
         };
-        self.way_to(name, model, which)
+        self.route_to_version(name, model, which)
     }
 
-    fn way_to(&self, name: &str, model: &Model, which: &Which) -> Result<Way, ApiError> {
+    fn route_to_version(
+        &self,
+        name: &str,
+        model: &ModelState,
+        which: &VersionSelector,
+    ) -> Result<RouteTarget, ApiError> {
         let version = match which {
-            Which::Default => match self.drawn(model).or(model.default) {
+            VersionSelector::Default => match self.draw_traffic_version(model).or(model.default) {
                 Some(version) => version,
-                None if model.rest.wakes() => return Ok(Way::Wake(name.to_owned())),
-                None => return Err(ApiError::NotReady { model: name.to_owned(), reason: model.why_not_ready(name) }),
+                None if model.residency.wakes_on_request() => return Ok(RouteTarget::Wake(name.to_owned())),
+                None => {
+                    return Err(ApiError::NotReady { model: name.to_owned(), reason: model.not_ready_reason(name) });
+                }
             },
-            Which::Version(version) => *version,
-            Which::Alias(alias) => model.alias(alias).ok_or_else(|| ApiError::NotFound {
+            VersionSelector::Version(version) => *version,
+            VersionSelector::Alias(alias) => model.resolve_alias(alias).ok_or_else(|| ApiError::NotFound {
                 kind: "alias",
                 name: format!("{name}@{alias}"),
                 hint: format!("GET /api/v1/models/{name} shows the aliases"),
             })?,
         };
         if let Some(serving) = model.ready.get(&version) {
-            return Ok(Way::To(Arc::clone(serving)));
+            return Ok(RouteTarget::Live(Arc::clone(serving)));
         }
-        if model.rest.wakes() && model.wanted().contains(&version) {
-            return Ok(Way::Wake(name.to_owned()));
+        if model.residency.wakes_on_request() && model.desired_versions().contains(&version) {
+            return Ok(RouteTarget::Wake(name.to_owned()));
         }
         if self.loads_on_demand && model.is_loadable(version) {
-            return Ok(Way::Load(name.to_owned(), version));
+            return Ok(RouteTarget::Load(name.to_owned(), version));
         }
-        Err(not_serving(name, model, version))
+        Err(version_not_serving(name, model, version))
     }
 
-    fn not_serving(&self, name: String, version: u64) -> ApiError {
-        match self.read().get(&name) {
-            Some(model) => not_serving(&name, model, version),
+    fn not_serving_error(&self, name: String, version: u64) -> ApiError {
+        match self.read_models().get(&name) {
+            Some(model) => version_not_serving(&name, model, version),
             None => ApiError::NoModel { name, known: Vec::new() },
         }
     }
 
     /// The version that a default request gets by the model's shares: over a hundred requests in a row, exactly those. None
     /// where there are no shares, or the version is not up: its requests go to the default.
-    fn drawn(&self, model: &Model) -> Option<u64> {
-        if model.plan.traffic.is_empty() {
+    fn draw_traffic_version(&self, model: &ModelState) -> Option<u64> {
+        if model.desired.traffic.is_empty() {
             return None;
         }
         // 61 has no factor in common with 100: the shares are mixed, and each hundred is whole.
-        let draw = (self.draws.fetch_add(1, Ordering::Relaxed) % 100) * 61 % 100;
+        let draw = (self.draw_count.fetch_add(1, Ordering::Relaxed) % 100) * 61 % 100;
         let mut below = 0;
-        let mut shares = model.plan.traffic.iter();
+        let mut shares = model.desired.traffic.iter();
         let (name, _) = shares.find(|(_, share)| {
             below += u64::from(**share);
             draw < below
         })?;
-        let version = model.alias(name).or_else(|| name.parse().ok())?;
+        let version = model.resolve_alias(name).or_else(|| name.parse().ok())?;
         model.ready.contains_key(&version).then_some(version)
     }
 
     /// A place in the queue of the version for `reference`. Waits until then where its model must be woken first.
     ///
     /// # Errors
-    /// As [`ModelRouter::find`]; `QueueFull`; `NoTimeLeft`; `NotReady` where it does not wake in time.
-    pub async fn lease(&self, reference: Option<&Reference>, until: Instant) -> Result<Lease, ApiError> {
+    /// As [`ModelRouter::find_live`]; `QueueFull`; `NoTimeLeft`; `NotReady` where it does not wake in time.
+    pub async fn lease(&self, reference: Option<&ModelReference>, until: Instant) -> Result<VersionLease, ApiError> {
         let mut changes = None;
         loop {
-            let wake = match self.way(reference)? {
-                Way::To(serving) => {
+            let wake = match self.route(reference)? {
+                RouteTarget::Live(serving) => {
                     let model = serving.model.clone();
-                    match serving.lease() {
-                        Some(lease) => match serving.no_time_before(until) {
+                    match serving.try_lease() {
+                        Some(lease) => match serving.queue_length_if_late(until) {
                             None => return Ok(lease),
                             Some(waiting) => return Err(ApiError::NoTimeLeft { model, waiting }),
                         },
                         None if self.is_current(&serving) => {
-                            return Err(ApiError::QueueFull { model, waiting: serving.terms().capacity });
+                            return Err(ApiError::QueueFull { model, waiting: serving.policy().capacity });
                         }
                         // One that was swapped out a moment ago lets nobody in, and then there is another one.
                         None => continue,
                     }
                 }
-                Way::Wake(model) => Wake { model, version: None },
-                Way::Load(model, version) => Wake { model, version: Some(version) },
+                RouteTarget::Wake(model) => WakeRequest { model, version: None },
+                RouteTarget::Load(model, version) => WakeRequest { model, version: Some(version) },
             };
             let Some(changes) = &mut changes else {
                 // Subscribed before the next look: a change between the two is not missed.
@@ -197,7 +204,7 @@ impl ModelRouter {
                 continue;
             };
             // A queue that is full of wakes holds one for this model, or will be asked again at the next change.
-            let _ = self.wakes.try_send(wake.clone());
+            let _ = self.wake_requests.try_send(wake.clone());
             if timeout_at(until.into(), changes.changed()).await.is_err() {
                 let what = wake.version.map_or_else(|| "it".to_owned(), |version| format!("version {version}"));
                 let reason = format!("{what} was still being loaded when the request's time was over");
@@ -206,35 +213,40 @@ impl ModelRouter {
         }
     }
 
-    fn is_current(&self, serving: &Arc<Serving>) -> bool {
-        let models = self.read();
+    fn is_current(&self, serving: &Arc<LiveVersion>) -> bool {
+        let models = self.read_models();
         let ready = models.get(&serving.model).and_then(|model| model.ready.get(&serving.version));
         ready.is_some_and(|ready| Arc::ptr_eq(ready, serving))
     }
 
     /// The version that is to repeat this prediction, if one is.
-    pub(crate) fn shadow(&self, serving: &Arc<Serving>, inputs: &Inputs, charge: &MemoryCharge) -> Option<Shadow> {
-        let models = self.read();
+    pub(crate) fn draw_shadow(
+        &self,
+        serving: &Arc<LiveVersion>,
+        inputs: &PredictionInputs,
+        charge: &MemoryCharge,
+    ) -> Option<ShadowPrediction> {
+        let models = self.read_models();
         let model = models.get(&serving.model)?;
-        let plan = model.plan.shadow.as_ref()?;
-        let draw = self.draws.fetch_add(1, Ordering::Relaxed) % 100 * 61 % 100;
+        let plan = model.desired.shadow.as_ref()?;
+        let draw = self.draw_count.fetch_add(1, Ordering::Relaxed) % 100 * 61 % 100;
         if draw >= u64::from(plan.percent) {
             return None;
         }
-        let version = model.alias(&plan.to).or_else(|| plan.to.parse().ok())?;
+        let version = model.resolve_alias(&plan.to).or_else(|| plan.to.parse().ok())?;
         let shadow = model.ready.get(&version).filter(|_| version != serving.version)?;
-        Shadow::of(shadow, inputs, charge.another(), &self.metrics)
+        ShadowPrediction::try_new(shadow, inputs, charge.empty_charge(), &self.metrics)
     }
 
     /// Every model, by name.
     pub fn list(&self) -> Vec<ModelStatus> {
-        self.read().iter().map(|(name, model)| model.status(name)).collect()
+        self.read_models().iter().map(|(name, model)| model.status(name)).collect()
     }
 
     /// The models whose code runs now, and what for, to be logged.
-    pub fn running(&self) -> Vec<String> {
+    pub fn running_models(&self) -> Vec<String> {
         let mut running = Vec::new();
-        for (name, model) in &*self.read() {
+        for (name, model) in &*self.read_models() {
             if let Some(version) = model.loading {
                 running.push(format!("version {version} of model {name} comes up"));
             }
@@ -249,42 +261,42 @@ impl ModelRouter {
     /// # Errors
     /// `NoModel`.
     pub fn status(&self, name: &str) -> Result<ModelStatus, ApiError> {
-        let models = self.read();
+        let models = self.read_models();
         let known = || models.keys().cloned().collect();
         let model = models.get(name).ok_or_else(|| ApiError::NoModel { name: name.to_owned(), known: known() })?;
         Ok(model.status(name))
     }
 
     /// The version of a model that default requests get.
-    pub fn serving(&self, name: &str) -> Option<Arc<Serving>> {
-        let models = self.read();
+    pub fn default_version(&self, name: &str) -> Option<Arc<LiveVersion>> {
+        let models = self.read_models();
         let model = models.get(name)?;
         model.ready.get(&model.default?).cloned()
     }
 
     /// A version of a model, if it is ready.
-    pub fn ready(&self, name: &str, version: u64) -> Option<Arc<Serving>> {
-        self.read().get(name)?.ready.get(&version).cloned()
+    pub fn ready_version(&self, name: &str, version: u64) -> Option<Arc<LiveVersion>> {
+        self.read_models().get(name)?.ready.get(&version).cloned()
     }
 
     /// Every version that is ready.
-    pub(super) fn all_ready(&self) -> Vec<Arc<Serving>> {
-        self.read().values().flat_map(|model| model.ready.values().cloned()).collect()
+    pub(super) fn ready_versions(&self) -> Vec<Arc<LiveVersion>> {
+        self.read_models().values().flat_map(|model| model.ready.values().cloned()).collect()
     }
 
     /// Changes a model, and shows what became of it. One of which nothing is left goes.
-    pub(super) fn change<T>(self: &Arc<ModelRouter>, name: &str, change: impl FnOnce(&mut Model) -> T) -> T {
-        let mut models = self.write();
+    pub(super) fn update_model<T>(self: &Arc<ModelRouter>, name: &str, change: impl FnOnce(&mut ModelState) -> T) -> T {
+        let mut models = self.write_models();
         let model = models.entry(name.to_owned()).or_default();
         let result = change(model);
-        for serving in std::mem::take(&mut model.leaving) {
+        for serving in std::mem::take(&mut model.retired) {
             model.draining.push(serving.version);
-            self.drain(serving);
+            self.spawn_drain(serving);
         }
-        self.series.show(name, &model.states());
-        if model.is_gone() {
+        self.model_metrics.set_version_states(name, &model.version_states());
+        if model.is_empty() {
             models.remove(name);
-            self.series.removed(name);
+            self.model_metrics.remove_model(name);
         }
         drop(models);
         self.changes.send_modify(|changes| *changes = changes.wrapping_add(1));
@@ -292,29 +304,29 @@ impl ModelRouter {
     }
 
     /// Takes over what was found on disk: the versions of every model. A model of which nothing is left is unloaded.
-    pub(super) fn describe(self: &Arc<ModelRouter>, found: BTreeMap<String, BTreeMap<u64, Listed>>) {
-        let known: BTreeSet<String> = self.read().keys().chain(found.keys()).cloned().collect();
+    pub(super) fn set_listed_versions(self: &Arc<ModelRouter>, found: BTreeMap<String, BTreeMap<u64, ListedVersion>>) {
+        let known: BTreeSet<String> = self.read_models().keys().chain(found.keys()).cloned().collect();
         let mut found = found;
         for name in known {
             let listed = found.remove(&name).unwrap_or_default();
-            self.change(&name, |model| {
+            self.update_model(&name, |model| {
                 model.listed = listed;
                 if model.listed.is_empty() && !model.is_ensemble() && !model.ready.is_empty() {
                     tracing::info!(model = name, "model removed");
-                    model.retire(|_| false);
+                    model.retire_except(|_| false);
                 }
             });
         }
     }
 
     /// Says that a version is being brought up, or none is any more.
-    pub(super) fn loading(self: &Arc<ModelRouter>, name: &str, version: Option<u64>) {
-        self.change(name, |model| model.loading = version);
+    pub(super) fn set_loading(self: &Arc<ModelRouter>, name: &str, version: Option<u64>) {
+        self.update_model(name, |model| model.loading = version);
     }
 
     /// Records why a version could not be brought up.
-    pub(super) fn failed(self: &Arc<ModelRouter>, name: &str, version: u64, reason: String) {
-        self.change(name, |model| {
+    pub(super) fn set_load_failed(self: &Arc<ModelRouter>, name: &str, version: u64, reason: String) {
+        self.update_model(name, |model| {
             if let Some(listed) = model.listed.get_mut(&version) {
                 listed.failed = true;
                 listed.reason = reason;
@@ -323,61 +335,67 @@ impl ModelRouter {
     }
 
     /// Counts an attempt at a version: kind, result and reason.
-    pub(super) fn reloaded(&self, name: &str, labels: [&'static str; 3]) {
-        self.series.reloaded(name, labels);
+    pub(super) fn count_reload(&self, name: &str, labels: [&'static str; 3]) {
+        self.model_metrics.count_reload(name, labels);
     }
 
     /// What users decided about the model, and how it is served, as far as requests are concerned.
-    pub(super) fn instruct(self: &Arc<ModelRouter>, name: &str, plan: &Plan, settings: &Settings, follow: Follow) {
-        self.change(name, |model| {
+    pub(super) fn set_desired_state(
+        self: &Arc<ModelRouter>,
+        name: &str,
+        plan: &DesiredState,
+        settings: &ModelConfig,
+        follow: FollowPolicy,
+    ) {
+        self.update_model(name, |model| {
             model.follow = follow;
-            model.plan = plan.clone();
-            model.settings = settings.clone();
+            model.desired = plan.clone();
+            model.config = settings.clone();
         });
     }
 
     /// Has `new` answer from now on for its version; what answered for it before drains and is freed.
-    pub(super) fn add(self: &Arc<ModelRouter>, new: Serving) {
+    pub(super) fn add_version(self: &Arc<ModelRouter>, new: LiveVersion) {
         let (name, version) = (new.model.clone(), new.version);
-        self.series.serves(&name, version);
-        self.change(&name, |model| {
-            model.rest = Rest::Awake;
+        self.model_metrics.keep_version_series(&name, version);
+        self.update_model(&name, |model| {
+            model.residency = Residency::Awake;
             if let Some(old) = model.ready.insert(version, Arc::new(new)) {
-                model.leaving.push(old);
+                model.retired.push(old);
             }
         });
     }
 
     /// Makes a version that is ready the default, and lets go of those that nothing needs.
-    pub(super) fn settle(
+    pub(super) fn set_default_version(
         self: &Arc<ModelRouter>,
         name: &str,
         default: Option<u64>,
         keep: &BTreeSet<u64>,
-        swap: Option<Swap>,
+        swap: Option<VersionSwap>,
     ) {
-        self.change(name, |model| {
+        self.update_model(name, |model| {
             model.default = default.filter(|version| model.ready.contains_key(version));
-            model.retire(|version| keep.contains(&version));
+            model.retire_except(|version| keep.contains(&version));
             model.last_swap = swap.or(model.last_swap.take());
         });
     }
 
     /// A request says how long its model is to be kept when nobody asks for it.
-    pub(crate) fn keep(self: &Arc<ModelRouter>, name: &str, keep: KeepAlive) {
-        if self.read().get(name).is_some_and(|model| model.asked != Some(keep)) {
-            self.change(name, |model| model.asked = Some(keep));
+    pub(crate) fn set_keep_alive(self: &Arc<ModelRouter>, name: &str, keep: KeepAlive) {
+        if self.read_models().get(name).is_some_and(|model| model.requested_keep_alive != Some(keep)) {
+            self.update_model(name, |model| model.requested_keep_alive = Some(keep));
         }
     }
 
     /// Waits until nothing is draining any more.
-    pub(super) async fn settled(&self) {
+    pub(super) async fn wait_until_drained(&self) {
         self.wait_until(|models| models.values().all(|model| model.draining.is_empty())).await;
     }
 
     /// Waits until a version of the model, or none of them, is draining any more.
-    pub(super) async fn drained_of(&self, name: &str, version: Option<u64>) {
-        let drains = |model: &Model| match version {
+    pub(super) async fn wait_until_version_drained(&self, name: &str, version: Option<u64>) {
+        let drains = |model: &ModelState| match version {
             Some(version) => model.draining.contains(&version),
             None => !model.draining.is_empty(),
         };
@@ -385,10 +403,10 @@ impl ModelRouter {
     }
 
     /// Waits for it, at most as long as any request may take.
-    async fn wait_until(&self, done: impl Fn(&BTreeMap<String, Model>) -> bool) {
+    async fn wait_until(&self, done: impl Fn(&BTreeMap<String, ModelState>) -> bool) {
         let mut changes = self.changes.subscribe();
         let wait = async {
-            while !done(&self.read()) {
+            while !done(&self.read_models()) {
                 if changes.changed().await.is_err() {
                     return;
                 }
@@ -398,45 +416,45 @@ impl ModelRouter {
     }
 
     /// Waits for the version's last request and frees it, on a thread that may take long over it.
-    fn drain(self: &Arc<ModelRouter>, old: Arc<Serving>) {
+    fn spawn_drain(self: &Arc<ModelRouter>, old: Arc<LiveVersion>) {
         let router = Arc::clone(self);
         tokio::spawn(async move {
-            old.drained().await;
+            old.drain().await;
             let (name, version) = (old.model.clone(), old.version);
             if tokio::task::spawn_blocking(move || drop(old)).await.is_err() {
                 tracing::error!(model = name, version, "freeing the version panicked");
             }
-            router.drained(&name, version);
+            router.finish_drain(&name, version);
         });
     }
 
-    fn drained(self: &Arc<ModelRouter>, name: &str, version: u64) {
-        self.change(name, |model| {
+    fn finish_drain(self: &Arc<ModelRouter>, name: &str, version: u64) {
+        self.update_model(name, |model| {
             if let Some(at) = model.draining.iter().position(|&draining| draining == version) {
                 model.draining.remove(at);
             }
             if !model.ready.contains_key(&version) && !model.draining.contains(&version) {
-                self.series.unloaded(name, version);
+                self.model_metrics.expire_version_series(name, version);
             }
         });
         tracing::info!(model = name, version, "version unloaded");
     }
 
     // A panic while the lock is held leaves the map whole: every change is one assignment.
-    fn read(&self) -> RwLockReadGuard<'_, BTreeMap<String, Model>> {
+    fn read_models(&self) -> RwLockReadGuard<'_, BTreeMap<String, ModelState>> {
         self.models.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, BTreeMap<String, Model>> {
+    fn write_models(&self) -> RwLockWriteGuard<'_, BTreeMap<String, ModelState>> {
         self.models.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn not_serving(name: &str, model: &Model, version: u64) -> ApiError {
+fn version_not_serving(name: &str, model: &ModelState, version: u64) -> ApiError {
     ApiError::VersionNotServing {
         model: name.to_owned(),
         version,
-        state: model.state(version).map_or("unknown", VersionState::name),
+        state: model.version_state(version).map_or("unknown", VersionState::name),
         serving: model.default,
     }
 }

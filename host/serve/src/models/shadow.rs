@@ -3,31 +3,31 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use saggar_metrics::Metrics;
+use saggar_metrics::MetricsRegistry;
 
-use super::queue::{self, Request};
-use super::version::{Lease, Serving};
-use crate::memory::{MemoryCharge, run_bytes};
-use crate::predict::decode::{Inputs, Tensor};
+use super::batch_queue::{self, PredictionRequest};
+use super::live_version::{LiveVersion, VersionLease};
+use crate::predict::decode::{PredictionInputs, PredictionTensor};
+use crate::request_memory::{MemoryCharge, prediction_bytes_max};
 
 /// A prediction that is to be repeated, with a place in the shadow's queue.
 #[derive(Debug)]
-pub(crate) struct Shadow {
-    lease: Arc<Lease>,
-    inputs: Inputs,
+pub(crate) struct ShadowPrediction {
+    lease: Arc<VersionLease>,
+    inputs: PredictionInputs,
     charge: MemoryCharge,
-    metrics: Arc<Metrics>,
+    metrics: Arc<MetricsRegistry>,
 }
 
-impl Shadow {
-    /// A repetition by `serving`; none where its signature does not take these inputs, or its queue is full, or the
+impl ShadowPrediction {
+    /// A repetition by `live_version`; none where its signature does not take these inputs, or its queue is full, or the
     /// client has no memory left for it in `charge`: shadows never hold up anybody.
-    pub(super) fn of(
-        serving: &Arc<Serving>,
-        inputs: &Inputs,
+    pub(super) fn try_new(
+        serving: &Arc<LiveVersion>,
+        inputs: &PredictionInputs,
         mut charge: MemoryCharge,
-        metrics: &Arc<Metrics>,
-    ) -> Option<Shadow> {
+        metrics: &Arc<MetricsRegistry>,
+    ) -> Option<ShadowPrediction> {
         let ports = &serving.predictor().signature().inputs;
         let takes = ports.len() == inputs.tensors.len()
             && ports.iter().zip(&inputs.tensors).all(|(port, tensor)| {
@@ -36,31 +36,31 @@ impl Shadow {
                     && port.item.dtype == tensor.descriptor.dtype
                     && item == Some(port.item.shape.dims())
             });
-        let takes = takes && charge.try_resize(run_bytes(serving.predictor().signature(), inputs));
-        match serving.lease().filter(|_| takes) {
+        let takes = takes && charge.try_resize(prediction_bytes_max(serving.predictor().signature(), inputs));
+        match serving.try_lease().filter(|_| takes) {
             Some(lease) => {
                 let (inputs, metrics) = (inputs.clone(), Arc::clone(metrics));
-                Some(Shadow { lease: Arc::new(lease), inputs, charge, metrics })
+                Some(ShadowPrediction { lease: Arc::new(lease), inputs, charge, metrics })
             }
             None => {
-                count(metrics, serving, "dropped");
+                count_shadow_result(metrics, serving, "dropped");
                 None
             }
         }
     }
 
     /// Repeats the prediction, which gave `expected`, in the background.
-    pub(crate) fn follow(self, until: Instant, limit: Duration, expected: &[Tensor]) {
-        let Shadow { lease, inputs, charge, metrics } = self;
+    pub(crate) fn spawn_and_compare(self, until: Instant, limit: Duration, expected: &[PredictionTensor]) {
+        let ShadowPrediction { lease, inputs, charge, metrics } = self;
         let expected = expected.to_vec();
         tokio::spawn(async move {
-            let request = Request { inputs, until, limit, sink: None, lease: Arc::clone(&lease), charge };
-            let result = match queue::compute(request).await {
+            let request = PredictionRequest { inputs, until, limit, sink: None, lease: Arc::clone(&lease), charge };
+            let result = match batch_queue::enqueue_and_wait(request).await {
                 Ok((computed, _)) if computed.tensors == expected => "same",
                 Ok(_) => "different",
                 Err(_) => "failed",
             };
-            count(&metrics, lease.serving(), result);
+            count_shadow_result(&metrics, lease.live_version(), result);
         });
     }
 }
@@ -68,7 +68,7 @@ impl Shadow {
 /// Results of `saggar_shadow_requests_total`.
 pub(super) const SHADOW_RESULTS: [&str; 4] = ["same", "different", "failed", "dropped"];
 
-fn count(metrics: &Metrics, serving: &Serving, result: &'static str) {
+fn count_shadow_result(metrics: &MetricsRegistry, serving: &LiveVersion, result: &'static str) {
     let version = serving.version.to_string();
     // A shadow is one by its model's settings, so its counters begin together, with its first prediction.
     let counters =

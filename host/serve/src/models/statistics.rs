@@ -9,35 +9,35 @@ use crate::limits::BATCHES_COUNTED_MAX;
 
 /// How often something happened, and how long it took together.
 #[derive(Debug, Default)]
-pub struct Total {
+pub struct DurationCounter {
     count: AtomicU64,
     nanoseconds: AtomicU64,
 }
 
-/// A [`Total`] as it stood.
+/// A [`DurationCounter`] as it stood.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sum {
+pub struct DurationSum {
     /// How often.
     pub count: u64,
     /// How long together.
     pub nanoseconds: u64,
 }
 
-impl Total {
+impl DurationCounter {
     fn add(&self, time: Duration) {
         self.count.fetch_add(1, Ordering::Relaxed);
         self.nanoseconds.fetch_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
     /// What was counted so far.
-    pub fn sum(&self) -> Sum {
-        Sum { count: self.count.load(Ordering::Relaxed), nanoseconds: self.nanoseconds.load(Ordering::Relaxed) }
+    pub fn snapshot(&self) -> DurationSum {
+        DurationSum { count: self.count.load(Ordering::Relaxed), nanoseconds: self.nanoseconds.load(Ordering::Relaxed) }
     }
 }
 
 /// What the parts of an answered request took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Parts {
+pub struct RequestTimings {
     /// All of it.
     pub total: Duration,
     /// Waiting for its turn.
@@ -52,40 +52,40 @@ pub struct Parts {
 
 /// The statistics of one version.
 #[derive(Debug)]
-pub struct Statistics {
+pub struct VersionStatistics {
     /// Answered requests, cached ones too.
-    pub success: Total,
+    pub success: DurationCounter,
     /// Requests that failed after their model took them.
-    pub fail: Total,
+    pub fail: DurationCounter,
     /// Waiting, of answered requests.
-    pub queue: Total,
+    pub queue: DurationCounter,
     /// Decoding, of requests that were computed.
-    pub compute_input: Total,
+    pub compute_input: DurationCounter,
     /// Computing, of requests that were computed.
-    pub compute_infer: Total,
+    pub compute_infer: DurationCounter,
     /// Encoding, of requests that were computed.
-    pub compute_output: Total,
+    pub compute_output: DurationCounter,
     /// Looking up answers that were in the cache.
-    pub cache_hit: Total,
+    pub cache_hit: DurationCounter,
     /// Looking up and keeping answers that were not.
-    pub cache_miss: Total,
+    pub cache_miss: DurationCounter,
     items: AtomicU64,
     executions: AtomicU64,
     last_ms: AtomicU64,
     /// An open table by batch size; a size of 0 is a free place.
-    batches: Box<[Batch]>,
+    batches: Box<[BatchSizeCounter]>,
 }
 
 #[derive(Debug, Default)]
-struct Batch {
+struct BatchSizeCounter {
     items: AtomicU64,
-    compute: Total,
+    compute: DurationCounter,
 }
 
-impl Default for Statistics {
-    fn default() -> Statistics {
-        let total = Total::default;
-        Statistics {
+impl Default for VersionStatistics {
+    fn default() -> VersionStatistics {
+        let total = DurationCounter::default;
+        VersionStatistics {
             success: total(),
             fail: total(),
             queue: total(),
@@ -97,14 +97,14 @@ impl Default for Statistics {
             items: AtomicU64::new(0),
             executions: AtomicU64::new(0),
             last_ms: AtomicU64::new(0),
-            batches: (0..BATCHES_COUNTED_MAX).map(|_| Batch::default()).collect(),
+            batches: (0..BATCHES_COUNTED_MAX).map(|_| BatchSizeCounter::default()).collect(),
         }
     }
 }
 
-impl Statistics {
+impl VersionStatistics {
     /// Counts a request of `items` that was answered: from the cache, by computing although there is one, or without one.
-    pub fn answered(&self, items: usize, parts: Parts, cached: Option<bool>) {
+    pub fn record_success(&self, items: usize, parts: RequestTimings, cached: Option<bool>) {
         self.success.add(parts.total);
         self.queue.add(parts.queue);
         // All that a request does besides is to look into the cache.
@@ -120,24 +120,24 @@ impl Statistics {
             self.compute_output.add(parts.encode);
             self.items.fetch_add(items as u64, Ordering::Relaxed);
         }
-        self.touch();
+        self.update_last_request();
     }
 
     /// Counts a request that failed.
-    pub fn failed(&self, total: Duration) {
+    pub fn record_failure(&self, total: Duration) {
         self.fail.add(total);
     }
 
     /// Counts one execution of the model over `items`, whatever requests they came from.
-    pub fn executed(&self, items: usize, compute: Duration) {
+    pub fn record_execution(&self, items: usize, compute: Duration) {
         self.executions.fetch_add(1, Ordering::Relaxed);
-        if let Some(batch) = self.batch(items as u64) {
+        if let Some(batch) = self.batch_counter(items as u64) {
             batch.compute.add(compute);
         }
     }
 
     /// The place of a batch size; none where there are too many different ones.
-    fn batch(&self, items: u64) -> Option<&Batch> {
+    fn batch_counter(&self, items: u64) -> Option<&BatchSizeCounter> {
         let start = usize::try_from(items).unwrap_or(0) % BATCHES_COUNTED_MAX;
         let places = (0..BATCHES_COUNTED_MAX).map(|step| &self.batches[(start + step) % BATCHES_COUNTED_MAX]);
         let mut places = places.take_while(|_| items > 0);
@@ -147,7 +147,7 @@ impl Statistics {
         })
     }
 
-    fn touch(&self) {
+    fn update_last_request(&self) {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.last_ms.fetch_max(u64::try_from(since.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
@@ -163,13 +163,13 @@ impl Statistics {
     }
 
     /// When a request was last answered, in milliseconds since 1970; 0 where none was.
-    pub fn last_ms(&self) -> u64 {
+    pub fn last_request_ms(&self) -> u64 {
         self.last_ms.load(Ordering::Relaxed)
     }
 
     /// Executions by batch size, ascending; of the first `limits::BATCHES_COUNTED_MAX` different sizes.
-    pub fn batches(&self) -> Vec<(u64, Sum)> {
-        let batch = |batch: &Batch| (batch.items.load(Ordering::Relaxed), batch.compute.sum());
+    pub fn executions_by_batch_size(&self) -> Vec<(u64, DurationSum)> {
+        let batch = |batch: &BatchSizeCounter| (batch.items.load(Ordering::Relaxed), batch.compute.snapshot());
         let mut batches: Vec<_> = self.batches.iter().map(batch).filter(|(items, _)| *items > 0).collect();
         batches.sort_unstable_by_key(|(items, _)| *items);
         batches
@@ -181,38 +181,43 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_and_executions_are_counted_apart() {
-        let statistics = Statistics::default();
+    fn requests_and_executions_are_counted_separately() {
+        let statistics = VersionStatistics::default();
         let ms = Duration::from_millis;
-        let parts = Parts { total: ms(10), queue: ms(1), decode: ms(2), compute: ms(3), encode: ms(4) };
-        assert_eq!(statistics.last_ms(), 0);
+        let parts = RequestTimings { total: ms(10), queue: ms(1), decode: ms(2), compute: ms(3), encode: ms(4) };
+        assert_eq!(statistics.last_request_ms(), 0);
         // Two requests that were merged.
-        statistics.answered(1, parts, None);
-        statistics.answered(8, Parts { total: ms(12), ..parts }, Some(false));
-        statistics.executed(9, ms(3));
-        statistics.answered(1, Parts { total: ms(3), decode: ms(1), ..Parts::default() }, Some(true));
-        statistics.failed(ms(5));
-        let sum = |count, milliseconds: u64| Sum { count, nanoseconds: milliseconds * 1_000_000 };
+        statistics.record_success(1, parts, None);
+        statistics.record_success(8, RequestTimings { total: ms(12), ..parts }, Some(false));
+        statistics.record_execution(9, ms(3));
+        statistics.record_success(
+            1,
+            RequestTimings { total: ms(3), decode: ms(1), ..RequestTimings::default() },
+            Some(true),
+        );
+        statistics.record_failure(ms(5));
+        let sum = |count, milliseconds: u64| DurationSum { count, nanoseconds: milliseconds * 1_000_000 };
         assert_eq!((statistics.items(), statistics.executions()), (9, 1));
-        assert_eq!((statistics.success.sum(), statistics.fail.sum()), (sum(3, 25), sum(1, 5)));
-        assert_eq!(statistics.queue.sum(), sum(3, 2));
-        assert_eq!((statistics.cache_hit.sum(), statistics.cache_miss.sum()), (sum(1, 2), sum(1, 2)));
-        assert_eq!(statistics.compute_infer.sum(), sum(2, 6));
-        assert_eq!(statistics.batches(), [(9, sum(1, 3))]);
-        assert!(statistics.last_ms() > 0);
+        assert_eq!((statistics.success.snapshot(), statistics.fail.snapshot()), (sum(3, 25), sum(1, 5)));
+        assert_eq!(statistics.queue.snapshot(), sum(3, 2));
+        assert_eq!((statistics.cache_hit.snapshot(), statistics.cache_miss.snapshot()), (sum(1, 2), sum(1, 2)));
+        assert_eq!(statistics.compute_infer.snapshot(), sum(2, 6));
+        assert_eq!(statistics.executions_by_batch_size(), [(9, sum(1, 3))]);
+        assert!(statistics.last_request_ms() > 0);
     }
 
     #[test]
-    fn batch_sizes_are_counted_as_far_as_there_is_room() {
-        let statistics = Statistics::default();
+    fn only_the_first_distinct_batch_sizes_are_counted() {
+        let statistics = VersionStatistics::default();
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
-                    (0..=2 * BATCHES_COUNTED_MAX).for_each(|items| statistics.executed(items * 64, Duration::ZERO))
+                    (0..=2 * BATCHES_COUNTED_MAX)
+                        .for_each(|items| statistics.record_execution(items * 64, Duration::ZERO))
                 });
             }
         });
-        let batches = statistics.batches();
+        let batches = statistics.executions_by_batch_size();
         assert_eq!(batches.len(), BATCHES_COUNTED_MAX);
         assert!(batches.is_sorted_by(|(a, _), (b, _)| a < b), "no size is there twice");
         assert_eq!(statistics.executions(), 4 * (2 * BATCHES_COUNTED_MAX as u64 + 1));

@@ -5,10 +5,10 @@
 use axum::http::HeaderMap;
 use saggar_plugin::ModelPort;
 
-use super::data::Elements;
 use super::error::InferError;
+use super::tensor_data::TensorElements;
 use crate::limits::INFER_BYTES_MAX;
-use crate::predict::text;
+use crate::predict::text_codec;
 
 /// The header that says how many bytes of the body are JSON.
 pub(super) const HEADER_LENGTH: &str = "inference-header-content-length";
@@ -28,21 +28,21 @@ pub(super) fn header_length(headers: &HeaderMap, body: &[u8]) -> Result<Option<u
 }
 
 /// The binary part of a body while inputs take theirs from it.
-pub(super) struct Rest<'b> {
+pub(super) struct BinaryInputReader<'b> {
     /// None where the request does not say where it begins.
     bytes: Option<&'b [u8]>,
 }
 
-impl<'b> Rest<'b> {
-    pub(super) fn new(bytes: Option<&'b [u8]>) -> Rest<'b> {
-        Rest { bytes }
+impl<'b> BinaryInputReader<'b> {
+    pub(super) fn new(bytes: Option<&'b [u8]>) -> BinaryInputReader<'b> {
+        BinaryInputReader { bytes }
     }
 
     /// The bytes of the next input.
     ///
     /// # Errors
     /// `NoHeader`; `BinaryShort`.
-    pub(super) fn take(&mut self, name: &str, bytes: u64) -> Result<&'b [u8], InferError> {
+    pub(super) fn take_input(&mut self, name: &str, bytes: u64) -> Result<&'b [u8], InferError> {
         let left = self.bytes.ok_or_else(|| InferError::NoHeader { name: name.to_owned() })?;
         match usize::try_from(bytes).ok().and_then(|length| left.split_at_checked(length)) {
             Some((taken, left)) => {
@@ -55,7 +55,7 @@ impl<'b> Rest<'b> {
 
     /// # Errors
     /// `BinaryLeft` where inputs did not take all.
-    pub(super) fn end(self) -> Result<(), InferError> {
+    pub(super) fn expect_end(self) -> Result<(), InferError> {
         match self.bytes {
             Some(left) if !left.is_empty() => Err(InferError::BinaryLeft { bytes: left.len() }),
             _ => Ok(()),
@@ -67,18 +67,23 @@ impl<'b> Rest<'b> {
 ///
 /// # Errors
 /// `BinarySize`; `Texts`; `TooLarge`; those of texts.
-pub(super) fn elements(port: &ModelPort, count: usize, bytes: &[u8]) -> Result<Elements, InferError> {
-    if let Some(bytes_max) = port.text_bytes() {
-        return texts(port, bytes_max, count, bytes);
+pub(super) fn read_elements(port: &ModelPort, count: usize, bytes: &[u8]) -> Result<TensorElements, InferError> {
+    if let Some(bytes_max) = port.text_bytes_max() {
+        return read_texts(port, bytes_max, count, bytes);
     }
     let expected = count.saturating_mul(port.item.dtype.bytes());
     if bytes.len() != expected {
         return Err(InferError::BinarySize { name: port.name.clone(), expected, got: bytes.len() });
     }
-    Ok(Elements { bytes: bytes.to_vec(), count })
+    Ok(TensorElements { bytes: bytes.to_vec(), count })
 }
 
-fn texts(port: &ModelPort, bytes_max: usize, count: usize, mut bytes: &[u8]) -> Result<Elements, InferError> {
+fn read_texts(
+    port: &ModelPort,
+    bytes_max: usize,
+    count: usize,
+    mut bytes: &[u8],
+) -> Result<TensorElements, InferError> {
     let refuse = |reason| InferError::Texts { name: port.name.clone(), reason };
     // Each element has four bytes at least, so this bounds what is made by what came.
     if count > bytes.len() / 4 || count.saturating_mul(bytes_max) > INFER_BYTES_MAX {
@@ -89,41 +94,44 @@ fn texts(port: &ModelPort, bytes_max: usize, count: usize, mut bytes: &[u8]) -> 
             InferError::TooLarge { name: port.name.clone() }
         });
     }
-    let mut elements = Elements { bytes: Vec::with_capacity(count * bytes_max), count };
+    let mut elements = TensorElements { bytes: Vec::with_capacity(count * bytes_max), count };
     for at in 0..count {
         let (length, rest) =
             bytes.split_first_chunk().ok_or_else(|| refuse("the data ends before an element's length"))?;
         let length = usize::try_from(u32::from_le_bytes(*length)).unwrap_or(usize::MAX);
         let (element, rest) = rest.split_at_checked(length).ok_or_else(|| refuse("the data ends within an element"))?;
         bytes = rest;
-        elements.bytes.extend_from_slice(&element_of(port, bytes_max, at, element)?);
+        elements.bytes.extend_from_slice(&text_element(port, bytes_max, at, element)?);
     }
     if bytes.is_empty() { Ok(elements) } else { Err(refuse("the data has more elements than the shape")) }
 }
 
-fn element_of(port: &ModelPort, bytes_max: usize, at: usize, element: &[u8]) -> Result<Vec<u8>, InferError> {
+fn text_element(port: &ModelPort, bytes_max: usize, at: usize, element: &[u8]) -> Result<Vec<u8>, InferError> {
     let name = || port.name.clone();
     let text = std::str::from_utf8(element);
     let text = text.map_err(|_| InferError::Texts { name: name(), reason: "an element is not UTF-8" })?;
-    Ok(text::item(&format!("{}[{at}]", port.name), bytes_max, text)?)
+    Ok(text_codec::encode_text_item(&format!("{}[{at}]", port.name), bytes_max, text)?)
 }
 
 /// A bare body as the one item of a model's only input. Of a text, the body is all of it.
 ///
 /// # Errors
 /// `Raw`; `BinarySize`; those of texts.
-pub(super) fn raw<'s>(ports: &'s [ModelPort], body: &[u8]) -> Result<(&'s ModelPort, Elements), InferError> {
+pub(super) fn read_raw_body<'s>(
+    ports: &'s [ModelPort],
+    body: &[u8],
+) -> Result<(&'s ModelPort, TensorElements), InferError> {
     let [port] = ports else { return Err(InferError::Raw { inputs: ports.len() }) };
-    match port.text_bytes() {
-        Some(bytes_max) => Ok((port, Elements { bytes: element_of(port, bytes_max, 0, body)?, count: 1 })),
-        None => Ok((port, elements(port, port.item.shape.elements(), body)?)),
+    match port.text_bytes_max() {
+        Some(bytes_max) => Ok((port, TensorElements { bytes: text_element(port, bytes_max, 0, body)?, count: 1 })),
+        None => Ok((port, read_elements(port, port.item.shape.elements(), body)?)),
     }
 }
 
 /// Appends the texts of a port's output.
 pub(super) fn push_texts(into: &mut Vec<u8>, bytes_max: usize, output: &[u8]) {
     for item in output.chunks_exact(bytes_max) {
-        let text = text::bytes_of(item);
+        let text = text_codec::text_bytes(item);
         let length = u32::try_from(text.len()).expect("a port's item is smaller than 4 GiB");
         into.extend_from_slice(&length.to_le_bytes());
         into.extend_from_slice(text);
@@ -131,6 +139,6 @@ pub(super) fn push_texts(into: &mut Vec<u8>, bytes_max: usize, output: &[u8]) {
 }
 
 /// Bytes of the texts of a port's output.
-pub(super) fn texts_bytes(bytes_max: usize, output: &[u8]) -> usize {
-    output.chunks_exact(bytes_max).map(|item| 4 + text::bytes_of(item).len()).sum()
+pub(super) fn texts_wire_bytes(bytes_max: usize, output: &[u8]) -> usize {
+    output.chunks_exact(bytes_max).map(|item| 4 + text_codec::text_bytes(item).len()).sum()
 }

@@ -3,16 +3,16 @@
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
-use saggar_plugin::{ModelPort, Signature};
+use saggar_plugin::{ModelPort, ModelSignature};
 use serde_json::{Value, json};
 
-use super::datatype::{Datatype, item_dims};
+use super::datatype::{OipDatatype, item_dims};
 use super::request::is_batched;
-use crate::api::health::unready;
-use crate::app::App;
+use crate::api::health::unready_reasons;
+use crate::app::AppState;
 use crate::error::{ApiError, not_ready};
 use crate::models::VersionState;
-use crate::predict::reference::Reference;
+use crate::predict::model_reference::ModelReference;
 
 /// What of the protocol is optional and offered.
 const EXTENSIONS: [&str; 4] = ["binary_tensor_data", "model_configuration", "model_repository", "statistics"];
@@ -21,49 +21,52 @@ const EXTENSIONS: [&str; 4] = ["binary_tensor_data", "model_configuration", "mod
 pub(super) const PLATFORM: &str = "saggar_wasm";
 
 /// `GET /v2`.
-pub(super) async fn server() -> Json<Value> {
+pub(super) async fn server_metadata() -> Json<Value> {
     Json(json!({ "name": "saggar", "version": env!("CARGO_PKG_VERSION"), "extensions": EXTENSIONS }))
 }
 
 /// `GET /v2/health/live`: the process answers.
-pub(super) async fn live() -> Json<Value> {
+pub(super) async fn server_live() -> Json<Value> {
     Json(json!({ "live": true }))
 }
 
 /// `GET /v2/health/ready`: whether every model is, and the server is not stopping.
-pub(super) async fn ready(State(app): State<App>) -> Response {
-    let ready = unready(&app).is_empty();
+pub(super) async fn server_ready(State(app): State<AppState>) -> Response {
+    let ready = unready_reasons(&app).is_empty();
     let body = json!({ "ready": ready });
     if ready { Json(body).into_response() } else { not_ready(body) }
 }
 
 /// `GET /v2/models/{model}`.
-pub(super) async fn model(State(app): State<App>, Path(model): Path<String>) -> Result<Json<Value>, ApiError> {
-    describe(&app, &super::reference(&model, None)?).await
+pub(super) async fn model_metadata(
+    State(app): State<AppState>,
+    Path(model): Path<String>,
+) -> Result<Json<Value>, ApiError> {
+    describe(&app, &super::parse_reference(&model, None)?).await
 }
 
 /// `GET /v2/models/{model}/versions/{version}`.
-pub(super) async fn version(
-    State(app): State<App>,
+pub(super) async fn version_metadata(
+    State(app): State<AppState>,
     Path((model, version)): Path<(String, String)>,
 ) -> Result<Json<Value>, ApiError> {
-    describe(&app, &super::reference(&model, Some(&version))?).await
+    describe(&app, &super::parse_reference(&model, Some(&version))?).await
 }
 
 /// `GET /v2/models/{model}/ready`.
-pub(super) async fn model_ready(State(app): State<App>, Path(model): Path<String>) -> Result<Response, ApiError> {
-    is_ready(&app, &super::reference(&model, None)?)
+pub(super) async fn model_ready(State(app): State<AppState>, Path(model): Path<String>) -> Result<Response, ApiError> {
+    ready_response(&app, &super::parse_reference(&model, None)?)
 }
 
 /// `GET /v2/models/{model}/versions/{version}/ready`.
 pub(super) async fn version_ready(
-    State(app): State<App>,
+    State(app): State<AppState>,
     Path((model, version)): Path<(String, String)>,
 ) -> Result<Response, ApiError> {
-    is_ready(&app, &super::reference(&model, Some(&version))?)
+    ready_response(&app, &super::parse_reference(&model, Some(&version))?)
 }
 
-fn is_ready(app: &App, reference: &Reference) -> Result<Response, ApiError> {
+fn ready_response(app: &AppState, reference: &ModelReference) -> Result<Response, ApiError> {
     let body = |ready: bool| json!({ "name": reference.model, "ready": ready });
     // One that sleeps is ready: a request wakes it.
     match app.models().check(Some(reference)) {
@@ -73,13 +76,14 @@ fn is_ready(app: &App, reference: &Reference) -> Result<Response, ApiError> {
     }
 }
 
-async fn describe(app: &App, reference: &Reference) -> Result<Json<Value>, ApiError> {
-    let serving = super::version(app, reference).await?;
+async fn describe(app: &AppState, reference: &ModelReference) -> Result<Json<Value>, ApiError> {
+    let serving = super::ready_version(app, reference).await?;
     let status = app.models().status(&reference.model)?;
     let ready = status.versions.iter().filter(|version| version.state == VersionState::Ready);
     let versions: Vec<String> = ready.map(|version| version.version.to_string()).collect();
     let signature = serving.predictor().signature();
-    let tensors = |ports: &[ModelPort]| ports.iter().map(|port| tensor(signature, port)).collect::<Vec<Value>>();
+    let tensors =
+        |ports: &[ModelPort]| ports.iter().map(|port| tensor_metadata(signature, port)).collect::<Vec<Value>>();
     Ok(Json(json!({
         "name": serving.model,
         "versions": versions,
@@ -89,9 +93,9 @@ async fn describe(app: &App, reference: &Reference) -> Result<Json<Value>, ApiEr
     })))
 }
 
-fn tensor(signature: &Signature, port: &ModelPort) -> Value {
+fn tensor_metadata(signature: &ModelSignature, port: &ModelPort) -> Value {
     let batch = is_batched(signature).then_some(-1);
     let dims = item_dims(port).iter().map(|&dim| i64::try_from(dim).unwrap_or(i64::MAX));
     let shape: Vec<i64> = batch.into_iter().chain(dims).collect();
-    json!({ "name": port.name, "datatype": Datatype::of(port).name(), "shape": shape })
+    json!({ "name": port.name, "datatype": OipDatatype::from_port(port).name(), "shape": shape })
 }

@@ -9,7 +9,7 @@ use super::error::InferError;
 
 /// A parameter's value.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Value {
+pub(super) enum ParameterValue {
     Truth(bool),
     /// A whole number that is not negative.
     Whole(u64),
@@ -18,68 +18,72 @@ pub(super) enum Value {
     Other,
 }
 
-impl<'de> Deserialize<'de> for Value {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
-        deserializer.deserialize_any(AnyValue)
+impl<'de> Deserialize<'de> for ParameterValue {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<ParameterValue, D::Error> {
+        deserializer.deserialize_any(ParameterValueVisitor)
     }
 }
 
-struct AnyValue;
+struct ParameterValueVisitor;
 
-impl Visitor<'_> for AnyValue {
-    type Value = Value;
+impl Visitor<'_> for ParameterValueVisitor {
+    type Value = ParameterValue;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a parameter: a string, a number or a truth value")
     }
 
-    fn visit_bool<E: Error>(self, truth: bool) -> Result<Value, E> {
-        Ok(Value::Truth(truth))
+    fn visit_bool<E: Error>(self, truth: bool) -> Result<ParameterValue, E> {
+        Ok(ParameterValue::Truth(truth))
     }
 
-    fn visit_u64<E: Error>(self, number: u64) -> Result<Value, E> {
-        Ok(Value::Whole(number))
+    fn visit_u64<E: Error>(self, number: u64) -> Result<ParameterValue, E> {
+        Ok(ParameterValue::Whole(number))
     }
 
-    fn visit_i64<E: Error>(self, _: i64) -> Result<Value, E> {
-        Ok(Value::Other)
+    fn visit_i64<E: Error>(self, _: i64) -> Result<ParameterValue, E> {
+        Ok(ParameterValue::Other)
     }
 
-    fn visit_f64<E: Error>(self, _: f64) -> Result<Value, E> {
-        Ok(Value::Other)
+    fn visit_f64<E: Error>(self, _: f64) -> Result<ParameterValue, E> {
+        Ok(ParameterValue::Other)
     }
 
-    fn visit_str<E: Error>(self, text: &str) -> Result<Value, E> {
-        Ok(Value::Text(text.to_owned()))
+    fn visit_str<E: Error>(self, text: &str) -> Result<ParameterValue, E> {
+        Ok(ParameterValue::Text(text.to_owned()))
     }
 }
 
-impl Value {
+impl ParameterValue {
     /// # Errors
     /// `Parameter` where it is no truth value.
-    pub(super) fn truth(&self, place: &str, name: &str) -> Result<bool, InferError> {
+    pub(super) fn as_bool(&self, place: &str, name: &str) -> Result<bool, InferError> {
         match self {
-            Value::Truth(truth) => Ok(*truth),
-            Value::Whole(_) | Value::Text(_) | Value::Other => Err(unfit(place, name, "true or false")),
+            ParameterValue::Truth(truth) => Ok(*truth),
+            ParameterValue::Whole(_) | ParameterValue::Text(_) | ParameterValue::Other => {
+                Err(bad_value(place, name, "true or false"))
+            }
         }
     }
 
     /// # Errors
     /// `Parameter` where it is no whole number from 0 on.
-    pub(super) fn whole(&self, place: &str, name: &str) -> Result<u64, InferError> {
+    pub(super) fn as_u64(&self, place: &str, name: &str) -> Result<u64, InferError> {
         match self {
-            Value::Whole(number) => Ok(*number),
-            Value::Truth(_) | Value::Text(_) | Value::Other => Err(unfit(place, name, "a whole number from 0 on")),
+            ParameterValue::Whole(number) => Ok(*number),
+            ParameterValue::Truth(_) | ParameterValue::Text(_) | ParameterValue::Other => {
+                Err(bad_value(place, name, "a whole number from 0 on"))
+            }
         }
     }
 }
 
 /// The refusal of a parameter's value.
-pub(super) fn unfit(place: &str, name: &str, expected: &'static str) -> InferError {
+pub(super) fn bad_value(place: &str, name: &str, expected: &'static str) -> InferError {
     InferError::Parameter { place: place.to_owned(), name: name.chars().take(80).collect(), expected }
 }
 
 /// The refusal of a parameter, whatever its value.
-pub(super) fn refused(place: &str, name: &str, reason: &'static str) -> InferError {
+pub(super) fn unsupported_parameter(place: &str, name: &str, reason: &'static str) -> InferError {
     InferError::Refused { place: place.to_owned(), name: name.chars().take(80).collect(), reason }
 }

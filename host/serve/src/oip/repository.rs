@@ -7,17 +7,17 @@ use std::collections::BTreeMap;
 
 use axum::Json;
 use axum::extract::{Path, Request, State};
-use saggar_store::Effect;
+use saggar_store::AccessAction;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::error::InferError;
-use super::parameter::{self, refused, unfit};
+use super::parameter::{self, bad_value, unsupported_parameter};
 use crate::access::Actor;
-use crate::access::things::with_model;
-use crate::app::App;
-use crate::audit::Action;
+use crate::access::resource_access::change_model;
+use crate::app::AppState;
+use crate::audit::AuditAction;
 use crate::error::ApiError;
 use crate::json_body;
 use crate::limits::BODY_BYTES_MAX;
@@ -28,63 +28,67 @@ const PLACE: &str = "request";
 
 /// `{"ready": true}`, or nothing.
 #[derive(Debug, Default, Deserialize)]
-struct Asked {
+struct IndexRequest {
     #[serde(default)]
     ready: bool,
 }
 
 /// `POST /v2/repository/index`: every version of every model.
-pub(super) async fn index(State(app): State<App>, request: Request) -> Result<Json<Value>, ApiError> {
-    let Asked { ready } = body(&app, request).await?;
+pub(super) async fn index(State(app): State<AppState>, request: Request) -> Result<Json<Value>, ApiError> {
+    let IndexRequest { ready } = read_json_body(&app, request).await?;
     let models = app.models().list();
-    let items = models.iter().flat_map(items).filter(|item| !ready || item["state"] == "READY");
+    let items = models.iter().flat_map(index_items).filter(|item| !ready || item["state"] == "READY");
     Ok(Json(items.collect()))
 }
 
-fn items(model: &ModelStatus) -> Vec<Value> {
+fn index_items(model: &ModelStatus) -> Vec<Value> {
     if model.versions.is_empty() {
         return vec![json!({ "name": model.name })];
     }
-    model.versions.iter().map(|version| item(model, version)).collect()
+    model.versions.iter().map(|version| index_item(model, version)).collect()
 }
 
-fn item(model: &ModelStatus, version: &VersionStatus) -> Value {
+fn index_item(model: &ModelStatus, version: &VersionStatus) -> Value {
     let (state, default) = match version.state {
         VersionState::Ready => ("READY", ""),
         VersionState::Loading => ("LOADING", ""),
         VersionState::Draining => ("UNLOADING", ""),
-        VersionState::Unloaded if model.rest.wakes() => ("UNAVAILABLE", "asleep; a prediction wakes it"),
+        VersionState::Unloaded if model.residency.wakes_on_request() => {
+            ("UNAVAILABLE", "asleep; a prediction wakes it")
+        }
         VersionState::Unloaded => ("UNAVAILABLE", "unloaded"),
         VersionState::Failed => ("UNAVAILABLE", "failed"),
     };
     // Of what is whole and not up, Triton's clients know these words.
-    let reason = if version.reason.is_empty() || version.idle.is_some() { default } else { &version.reason };
+    let reason = if version.reason.is_empty() || version.unserved.is_some() { default } else { &version.reason };
     json!({ "name": model.name, "version": version.version.to_string(), "state": state, "reason": reason })
 }
 
 /// `{"parameters": {...}}`, or nothing.
 #[derive(Debug, Default, Deserialize)]
-struct Command {
+struct RepositoryCommand {
     #[serde(default)]
-    parameters: Option<BTreeMap<String, parameter::Value>>,
+    parameters: Option<BTreeMap<String, parameter::ParameterValue>>,
 }
 
 /// `POST /v2/repository/models/{model}/load`: answers when the model is ready, or why it cannot be; then what served before
 /// serves on.
 pub(super) async fn load(
-    State(app): State<App>,
+    State(app): State<AppState>,
     Path(model): Path<String>,
     actor: Actor,
     request: Request,
 ) -> Result<Json<Value>, ApiError> {
-    let Command { parameters } = body(&app, request).await?;
+    let RepositoryCommand { parameters } = read_json_body(&app, request).await?;
     let mut config = None;
     for (name, value) in parameters.unwrap_or_default() {
         match (name.as_str(), value) {
-            ("config", parameter::Value::Text(text)) => config = Some(text),
-            ("config", _) => return Err(unfit(PLACE, &name, "the model's settings as a JSON text").into()),
+            ("config", parameter::ParameterValue::Text(text)) => config = Some(text),
+            ("config", _) => return Err(bad_value(PLACE, &name, "the model's settings as a JSON text").into()),
             (file, _) if file.starts_with("file:") => {
-                return Err(refused(PLACE, file, "files cannot be sent; publish a version instead").into());
+                return Err(
+                    unsupported_parameter(PLACE, file, "files cannot be sent; publish a version instead").into()
+                );
             }
             // What clients say for themselves.
             _ => {}
@@ -92,13 +96,13 @@ pub(super) async fn load(
     }
     if let Some(config) = config {
         let work = app.lifecycle().configure(&model, config.as_bytes());
-        let done = with_model(&app, &actor.rights, Effect::ConfigureModel, &model, work).await;
-        app.audit().record(&actor, Action::ModelConfigure, &model, "", &done);
+        let done = change_model(&app, &actor.rights, AccessAction::ConfigureModel, &model, work).await;
+        app.audit().record(&actor, AuditAction::ModelConfigure, &model, "", &done);
         done?;
     }
     let work = app.lifecycle().load(&model, None);
-    let done = with_model(&app, &actor.rights, Effect::LoadModel, &model, work).await;
-    app.audit().record(&actor, Action::ModelLoad, &model, "", &done);
+    let done = change_model(&app, &actor.rights, AccessAction::LoadModel, &model, work).await;
+    app.audit().record(&actor, AuditAction::ModelLoad, &model, "", &done);
     done?;
     Ok(Json(json!({ "name": model, "load": true })))
 }
@@ -106,18 +110,18 @@ pub(super) async fn load(
 /// `POST /v2/repository/models/{model}/unload`: answers when all that the model held is free. A model that is not there is
 /// unloaded already.
 pub(super) async fn unload(
-    State(app): State<App>,
+    State(app): State<AppState>,
     Path(model): Path<String>,
     actor: Actor,
     request: Request,
 ) -> Result<Json<Value>, ApiError> {
-    let Command { parameters } = body(&app, request).await?;
+    let RepositoryCommand { parameters } = read_json_body(&app, request).await?;
     if let Some(dependents) = parameters.as_ref().and_then(|parameters| parameters.get("unload_dependents")) {
-        dependents.truth(PLACE, "unload_dependents")?;
+        dependents.as_bool(PLACE, "unload_dependents")?;
     }
     let work = app.lifecycle().unload(&model, None);
-    let done = with_model(&app, &actor.rights, Effect::UnloadModel, &model, work).await;
-    app.audit().record(&actor, Action::ModelUnload, &model, "", &done);
+    let done = change_model(&app, &actor.rights, AccessAction::UnloadModel, &model, work).await;
+    app.audit().record(&actor, AuditAction::ModelUnload, &model, "", &done);
     match done {
         Ok(_) | Err(ApiError::NoModel { .. }) => Ok(Json(json!({ "name": model, "unload": true }))),
         Err(error) => Err(error),
@@ -125,11 +129,11 @@ pub(super) async fn unload(
 }
 
 /// The body's JSON; an empty body stands for an empty object.
-async fn body<T: DeserializeOwned + Default>(app: &App, request: Request) -> Result<T, ApiError> {
+async fn read_json_body<T: DeserializeOwned + Default>(app: &AppState, request: Request) -> Result<T, ApiError> {
     let (parts, body) = request.into_parts();
-    let whole = app.bodies().read_coded(&parts, body, BODY_BYTES_MAX).await?;
+    let whole = app.body_reader().read_decompressed(&parts, body, BODY_BYTES_MAX).await?;
     if whole.bytes.iter().all(u8::is_ascii_whitespace) {
         return Ok(T::default());
     }
-    Ok(json_body::decode(&whole.bytes).map_err(|reason| InferError::Syntax { reason })?)
+    Ok(json_body::parse_json(&whole.bytes).map_err(|reason| InferError::Syntax { reason })?)
 }

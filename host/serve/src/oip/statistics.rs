@@ -4,70 +4,73 @@ use axum::Json;
 use axum::extract::{Path, State};
 use serde_json::{Value, json};
 
-use crate::app::App;
+use crate::app::AppState;
 use crate::error::ApiError;
-use crate::models::statistics::Sum;
-use crate::models::{ModelStatus, Serving};
+use crate::models::statistics::DurationSum;
+use crate::models::{LiveVersion, ModelStatus};
 
 /// `GET /v2/models/stats`: every version that is ready.
-pub(super) async fn all(State(app): State<App>) -> Json<Value> {
-    answer(app.models().list().iter().flat_map(ready))
+pub(super) async fn all_statistics(State(app): State<AppState>) -> Json<Value> {
+    statistics_response(app.models().list().iter().flat_map(ready_version_statistics))
 }
 
 /// `GET /v2/models/{model}/stats`: every version of a model that is ready.
-pub(super) async fn by_name(State(app): State<App>, Path(model): Path<String>) -> Result<Json<Value>, ApiError> {
-    Ok(answer(ready(&app.models().status(&model)?)))
+pub(super) async fn model_statistics(
+    State(app): State<AppState>,
+    Path(model): Path<String>,
+) -> Result<Json<Value>, ApiError> {
+    Ok(statistics_response(ready_version_statistics(&app.models().status(&model)?)))
 }
 
 /// `GET /v2/models/{model}/versions/{version}/stats`.
-pub(super) async fn by_version(
-    State(app): State<App>,
+pub(super) async fn version_statistics(
+    State(app): State<AppState>,
     Path((model, version)): Path<(String, String)>,
 ) -> Result<Json<Value>, ApiError> {
-    let serving = app.models().find(Some(&super::reference(&model, Some(&version))?))?;
-    Ok(answer([of(&serving)]))
+    let serving = app.models().find_live(Some(&super::parse_reference(&model, Some(&version))?))?;
+    Ok(statistics_response([version_statistics_json(&serving)]))
 }
 
-fn answer(models: impl IntoIterator<Item = Value>) -> Json<Value> {
+fn statistics_response(models: impl IntoIterator<Item = Value>) -> Json<Value> {
     Json(json!({ "model_stats": models.into_iter().collect::<Vec<Value>>() }))
 }
 
-fn ready(model: &ModelStatus) -> Vec<Value> {
-    model.versions.iter().filter_map(|version| version.serving.as_deref()).map(of).collect()
+fn ready_version_statistics(model: &ModelStatus) -> Vec<Value> {
+    model.versions.iter().filter_map(|version| version.serving.as_deref()).map(version_statistics_json).collect()
 }
 
-fn of(serving: &Serving) -> Value {
+fn version_statistics_json(serving: &LiveVersion) -> Value {
     let statistics = serving.statistics();
-    let batch = |(size, compute): (u64, Sum)| {
+    let batch = |(size, compute): (u64, DurationSum)| {
         // Requests are decoded and encoded by themselves, whatever batch they are computed in.
-        json!({ "batch_size": size, "compute_input": sum(Sum::default()), "compute_infer": sum(compute), "compute_output": sum(Sum::default()) })
+        json!({ "batch_size": size, "compute_input": duration_json(DurationSum::default()), "compute_infer": duration_json(compute), "compute_output": duration_json(DurationSum::default()) })
     };
     json!({
         "name": serving.model,
         "version": serving.version.to_string(),
-        "last_inference": statistics.last_ms(),
+        "last_inference": statistics.last_request_ms(),
         "inference_count": statistics.items(),
         "execution_count": statistics.executions(),
         "inference_stats": {
-            "success": sum(statistics.success.sum()),
-            "fail": sum(statistics.fail.sum()),
-            "queue": sum(statistics.queue.sum()),
-            "compute_input": sum(statistics.compute_input.sum()),
-            "compute_infer": sum(statistics.compute_infer.sum()),
-            "compute_output": sum(statistics.compute_output.sum()),
-            "cache_hit": sum(statistics.cache_hit.sum()),
-            "cache_miss": sum(statistics.cache_miss.sum()),
+            "success": duration_json(statistics.success.snapshot()),
+            "fail": duration_json(statistics.fail.snapshot()),
+            "queue": duration_json(statistics.queue.snapshot()),
+            "compute_input": duration_json(statistics.compute_input.snapshot()),
+            "compute_infer": duration_json(statistics.compute_infer.snapshot()),
+            "compute_output": duration_json(statistics.compute_output.snapshot()),
+            "cache_hit": duration_json(statistics.cache_hit.snapshot()),
+            "cache_miss": duration_json(statistics.cache_miss.snapshot()),
         },
         "response_stats": {},
-        "batch_stats": statistics.batches().into_iter().map(batch).collect::<Vec<Value>>(),
+        "batch_stats": statistics.executions_by_batch_size().into_iter().map(batch).collect::<Vec<Value>>(),
         "memory_usage": [{
             "type": if serving.device == "cpu" { "CPU" } else { "GPU" },
             "id": 0,
-            "byte_size": serving.predictor().bytes(),
+            "byte_size": serving.predictor().device_bytes(),
         }],
     })
 }
 
-fn sum(sum: Sum) -> Value {
+fn duration_json(sum: DurationSum) -> Value {
     json!({ "count": sum.count, "ns": sum.nanoseconds })
 }

@@ -3,10 +3,10 @@
 use serde_json::{Map, Value, json};
 
 /// All methods of a path.
-pub(super) fn path(path: &str, methods: &Value, tag: &str) -> Value {
+pub(super) fn expand_path(path: &str, methods: &Value, tag: &str) -> Value {
     let mut item = Map::new();
-    let parameters: Vec<Value> = names(path)
-        .map(|name| json!({ "name": name, "in": "path", "required": true, "schema": parameter(name) }))
+    let parameters: Vec<Value> = path_parameter_names(path)
+        .map(|name| json!({ "name": name, "in": "path", "required": true, "schema": path_parameter(name) }))
         .collect();
     if !parameters.is_empty() {
         item.insert("parameters".to_owned(), parameters.into());
@@ -18,11 +18,11 @@ pub(super) fn path(path: &str, methods: &Value, tag: &str) -> Value {
 }
 
 /// The parameters in a path's template.
-fn names(path: &str) -> impl Iterator<Item = &str> {
+fn path_parameter_names(path: &str) -> impl Iterator<Item = &str> {
     path.split('{').skip(1).filter_map(|rest| rest.split('}').next())
 }
 
-fn parameter(name: &str) -> Value {
+fn path_parameter(name: &str) -> Value {
     match name {
         "version" => json!({ "type": "integer", "minimum": 0, "maximum": i64::MAX }),
         "sha256" => json!({ "type": "string", "pattern": "^[0-9a-f]{64}$" }),
@@ -40,7 +40,7 @@ fn operation(path: &str, method: &str, short: &Value, tag: &str) -> Value {
     let mut parameters = Vec::new();
     for (place, key) in [("query", "query"), ("header", "headers")] {
         for (name, found) in short[key].as_object().into_iter().flatten() {
-            parameters.push(json!({ "name": name, "in": place, "required": false, "schema": schema(found) }));
+            parameters.push(json!({ "name": name, "in": place, "required": false, "schema": expand_schema(found) }));
         }
     }
     if !parameters.is_empty() {
@@ -66,11 +66,11 @@ fn operation(path: &str, method: &str, short: &Value, tag: &str) -> Value {
 }
 
 fn content(types: &Value) -> Value {
-    let media = |(name, found): (&String, &Value)| (name.clone(), json!({ "schema": schema(found) }));
+    let media = |(name, found): (&String, &Value)| (name.clone(), json!({ "schema": expand_schema(found) }));
     types.as_object().into_iter().flatten().map(media).collect::<Map<String, Value>>().into()
 }
 
-fn schema(short: &Value) -> Value {
+fn expand_schema(short: &Value) -> Value {
     match short.as_str() {
         Some(name) => json!({ "$ref": format!("#/components/schemas/{name}") }),
         None => short.clone(),
@@ -78,7 +78,7 @@ fn schema(short: &Value) -> Value {
 }
 
 /// The body of every error.
-pub(super) fn error() -> Value {
+pub(super) fn error_schema() -> Value {
     let text = |description: &str| json!({ "type": "string", "description": description });
     json!({
         "description": "Why there is no answer.",

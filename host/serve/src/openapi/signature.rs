@@ -1,20 +1,20 @@
 //! What a model takes and gives, as schemas: each item alone, or a batch of items.
 
-use saggar_plugin::{ModelPort, Signature};
+use saggar_plugin::{ModelPort, ModelSignature};
 use saggar_tensor::DType;
 use serde_json::{Map, Value, json};
 
 use super::expand;
 
 /// A model's part of the document: schemas by name, and its path.
-pub(super) struct Described {
+pub(super) struct ModelOpenApi {
     pub(super) input: (String, Value),
     pub(super) output: (String, Value),
     pub(super) path: (String, Value),
 }
 
 /// Describes a model by its signature.
-pub(super) fn describe(model: &str, signature: &Signature) -> Described {
+pub(super) fn describe_model(model: &str, signature: &ModelSignature) -> ModelOpenApi {
     let (input, output) = (format!("model.{model}.input"), format!("model.{model}.output"));
     let (path, mut item) = (format!("/models/{model}/predict"), Map::new());
     let get = json!({
@@ -29,11 +29,11 @@ pub(super) fn describe(model: &str, signature: &Signature) -> Described {
         "answers": { "200": { "application/json": output } },
         "errors": [400, 404, 408, 413, 415, 422, 429, 500, 503, 504],
     } });
-    if let Value::Object(expanded) = expand::path(&path, &short, "predict") {
+    if let Value::Object(expanded) = expand::expand_path(&path, &short, "predict") {
         item.extend(expanded);
     }
-    let either = |ports: &[ModelPort]| json!({ "anyOf": [object(ports, false), object(ports, true)] });
-    Described {
+    let either = |ports: &[ModelPort]| json!({ "anyOf": [object_schema(ports, false), object_schema(ports, true)] });
+    ModelOpenApi {
         input: (input, either(&signature.inputs)),
         output: (output, json!({ "type": "object" })),
         path: (path, Value::Object(item)),
@@ -41,10 +41,10 @@ pub(super) fn describe(model: &str, signature: &Signature) -> Described {
     .with_outputs(&signature.outputs)
 }
 
-impl Described {
-    fn with_outputs(mut self, ports: &[ModelPort]) -> Described {
+impl ModelOpenApi {
+    fn with_outputs(mut self, ports: &[ModelPort]) -> ModelOpenApi {
         let open = |batch| {
-            let mut object = object(ports, batch);
+            let mut object = object_schema(ports, batch);
             // Names of classes come beside their numbers, and what is no number is null.
             object["additionalProperties"] = json!(true);
             object
@@ -54,20 +54,21 @@ impl Described {
     }
 }
 
-fn object(ports: &[ModelPort], batch: bool) -> Value {
-    let properties: Map<String, Value> = ports.iter().map(|port| (port.name.clone(), value(port, batch))).collect();
+fn object_schema(ports: &[ModelPort], batch: bool) -> Value {
+    let properties: Map<String, Value> =
+        ports.iter().map(|port| (port.name.clone(), port_schema(port, batch))).collect();
     let required: Vec<&str> =
         ports.iter().filter(|port| port.default.is_none()).map(|port| port.name.as_str()).collect();
     json!({ "type": "object", "properties": properties, "required": required, "additionalProperties": false })
 }
 
-fn value(port: &ModelPort, batch: bool) -> Value {
-    let mut value = match port.text_bytes() {
+fn port_schema(port: &ModelPort, batch: bool) -> Value {
+    let mut value = match port.text_bytes_max() {
         Some(bytes_max) => json!({ "type": "string", "maxLength": bytes_max }),
         None => {
             let dims = port.item.shape.dims().iter().rev();
             dims.fold(
-                element(port.item.dtype),
+                element_schema(port.item.dtype),
                 |items, &length| json!({ "type": "array", "items": items, "minItems": length, "maxItems": length }),
             )
         }
@@ -84,7 +85,7 @@ fn value(port: &ModelPort, batch: bool) -> Value {
     value
 }
 
-fn element(dtype: DType) -> Value {
+fn element_schema(dtype: DType) -> Value {
     let integer = |min: i128, max: i128| {
         // Past 53 bits JSON's readers differ, so the bounds are left out there.
         if max < 1 << 53 {

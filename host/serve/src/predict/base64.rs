@@ -31,7 +31,7 @@ mod tests {
 
     /// The vectors of RFC 4648, section 10, and what is none.
     #[test]
-    fn the_standards_vectors() {
+    fn the_test_vectors_of_rfc_4648_round_trip() {
         let vectors = [
             ("", ""),
             ("Zg==", "f"),

@@ -9,16 +9,16 @@ use saggar_tensor::{Descriptor, Shape};
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use thiserror::Error;
 
-use super::dense::{Dense, Node};
-use super::plain;
-use super::text;
+use super::dense_arrays::{DenseArrayReader, DenseValueSeed};
+use super::json_fast_path;
+use super::text_codec;
 use crate::json_body;
 use crate::limits::{INPUT_BYTES_MAX, JSON_DEPTH_MAX};
-use saggar_plugin::{ModelPort as Port, Signature};
+use saggar_plugin::{ModelPort as Port, ModelSignature};
 
 /// A tensor on its way into or out of a model.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Tensor {
+pub struct PredictionTensor {
     /// The port's name.
     pub name: String,
     /// Data type and shape, the batch first.
@@ -29,8 +29,8 @@ pub struct Tensor {
 
 /// One decoded input.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Input {
-    tensor: Tensor,
+pub struct PredictionInput {
+    tensor: PredictionTensor,
     /// The number of items, or none for one item without a batch around it.
     items: Option<usize>,
     /// What the client should know of how it was read.
@@ -39,9 +39,9 @@ pub struct Input {
 
 /// A request's inputs, in the signature's order.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Inputs {
+pub struct PredictionInputs {
     /// One for each port, `[batch, item...]`.
-    pub tensors: Vec<Tensor>,
+    pub tensors: Vec<PredictionTensor>,
     /// The number of items, or none where the client sent one item without a batch around it.
     pub items: Option<usize>,
     /// What the client should know of how they were read: a header of the answer says it.
@@ -192,12 +192,12 @@ fn count(items: Option<usize>) -> String {
     items.map_or_else(|| "one item without a batch".to_owned(), |items| format!("a batch of {items}"))
 }
 
-impl Input {
+impl PredictionInput {
     /// An input of this shape.
     ///
     /// # Errors
-    /// `Shape`, `Empty`; `TooLarge`.
-    pub fn new(port: &Port, dims: &[usize], bytes: Vec<u8>) -> Result<Input, DecodeError> {
+    /// `PlainArrayShape`, `Empty`; `TooLarge`.
+    pub fn new(port: &Port, dims: &[usize], bytes: Vec<u8>) -> Result<PredictionInput, DecodeError> {
         let item = port.item.shape.dims();
         let items = if dims == item {
             None
@@ -213,67 +213,73 @@ impl Input {
         shape.extend(item);
         let shape = Shape::new(shape).map_err(|_| DecodeError::TooLarge { name: port.name.clone() })?;
         let descriptor = Descriptor::new(port.item.dtype, shape);
-        Ok(Input { tensor: Tensor { name: port.name.clone(), descriptor, bytes }, items, warning: None })
+        Ok(PredictionInput {
+            tensor: PredictionTensor { name: port.name.clone(), descriptor, bytes },
+            items,
+            warning: None,
+        })
     }
 
     /// One item given as dense bytes.
     ///
     /// # Errors
     /// `Bytes` where their number is another than the item's.
-    pub fn raw(port: &Port, bytes: Vec<u8>) -> Result<Input, DecodeError> {
+    pub fn from_raw_bytes(port: &Port, bytes: Vec<u8>) -> Result<PredictionInput, DecodeError> {
         let expected = port.item.bytes();
         if bytes.len() != expected {
             let (name, item, got) = (port.name.clone(), port.item.clone(), bytes.len());
             return Err(DecodeError::Bytes { name, item, expected, got });
         }
-        Input::new(port, port.item.shape.dims(), bytes)
+        PredictionInput::new(port, port.item.shape.dims(), bytes)
     }
 
     /// One item given as a text, for a port whose texts have at most `bytes_max` bytes.
     ///
     /// # Errors
     /// `Text`; `Unexpected` where it is not UTF-8.
-    pub fn text(port: &Port, bytes_max: usize, bytes: &[u8]) -> Result<Input, DecodeError> {
+    pub fn from_text(port: &Port, bytes_max: usize, bytes: &[u8]) -> Result<PredictionInput, DecodeError> {
         let Ok(text) = std::str::from_utf8(bytes) else {
             let (place, got) = (port.name.clone(), format!("{} bytes that are not", bytes.len()));
             return Err(DecodeError::Unexpected { place, expected: "a text in UTF-8".to_owned(), got });
         };
-        Input::new(port, port.item.shape.dims(), text::item(&port.name, bytes_max, text)?)
+        PredictionInput::new(port, port.item.shape.dims(), text_codec::encode_text_item(&port.name, bytes_max, text)?)
     }
 
     /// One input's value as JSON text.
     ///
     /// # Errors
     /// As [`json`].
-    pub fn json(port: &Port, text: &[u8]) -> Result<Input, DecodeError> {
-        let mut dense = Dense::new(port);
+    pub fn from_json(port: &Port, text: &[u8]) -> Result<PredictionInput, DecodeError> {
+        let mut dense = DenseArrayReader::new(port);
         let mut json = serde_json::Deserializer::from_slice(text);
-        let read = Node(&mut dense).deserialize(&mut json).and_then(|()| json.end());
+        let read = DenseValueSeed(&mut dense).deserialize(&mut json).and_then(|()| json.end());
         match (dense.take_error(), read) {
             (Some(error), _) => Err(error),
-            (None, Err(error)) => {
-                Err(DecodeError::Syntax { place: dense.place(), reason: json_body::plain(&error, text) })
-            }
+            (None, Err(error)) => Err(DecodeError::Syntax {
+                place: dense.current_place(),
+                reason: json_body::describe_json_error(&error, text),
+            }),
             (None, Ok(())) => dense.finish(),
         }
     }
 }
 
-impl Inputs {
+impl PredictionInputs {
     /// The inputs of a request, in any order. Those that are left out have their default in every item.
     ///
     /// # Errors
     /// `Missing`; `Twice`; `Batch`; `TooLarge`; `Unexpected` where a truth value is neither 0 nor 1.
-    pub fn new(signature: &Signature, inputs: Vec<Input>) -> Result<Inputs, DecodeError> {
-        let mut inputs: Vec<Option<Input>> = inputs.into_iter().map(Some).collect();
-        let mut ordered: Vec<Option<Input>> = Vec::with_capacity(inputs.len());
+    pub fn new(signature: &ModelSignature, inputs: Vec<PredictionInput>) -> Result<PredictionInputs, DecodeError> {
+        let mut inputs: Vec<Option<PredictionInput>> = inputs.into_iter().map(Some).collect();
+        let mut ordered: Vec<Option<PredictionInput>> = Vec::with_capacity(inputs.len());
         for port in &signature.inputs {
-            let named = |input: &&mut Option<Input>| input.as_ref().is_some_and(|i| i.tensor.name == port.name);
+            let named =
+                |input: &&mut Option<PredictionInput>| input.as_ref().is_some_and(|i| i.tensor.name == port.name);
             let input = inputs.iter_mut().find(named).and_then(Option::take);
             if input.is_none() && port.default.is_none() {
                 return Err(DecodeError::Missing { name: port.name.clone(), item: port.item.clone() });
             }
-            check_truth(port, input.as_ref())?;
+            check_boolean(port, input.as_ref())?;
             ordered.push(input);
         }
         if let Some(input) = inputs.into_iter().flatten().next() {
@@ -287,39 +293,44 @@ impl Inputs {
         }
         let warnings = given().filter_map(|input| input.warning.clone()).collect();
         let ports = signature.inputs.iter().zip(ordered);
-        let input = |(port, input): (&Port, Option<Input>)| input.map_or_else(|| by_default(port, items), Ok);
+        let input =
+            |(port, input): (&Port, Option<PredictionInput>)| input.map_or_else(|| default_input(port, items), Ok);
         let tensors = ports.map(|both| Ok(input(both)?.tensor)).collect::<Result<_, DecodeError>>()?;
-        Ok(Inputs { tensors, items, warnings })
+        Ok(PredictionInputs { tensors, items, warnings })
     }
 }
 
-impl Inputs {
+impl PredictionInputs {
     /// These inputs, which are those of `signature` without the given ones, and the given ones: one item of each, the same
     /// for every item of the batch.
     ///
     /// # Errors
     /// `Missing`; `TooLarge`.
-    pub fn with(self, signature: &Signature, given: &[(String, Vec<u8>)]) -> Result<Inputs, DecodeError> {
-        let Inputs { mut tensors, items, warnings } = self;
+    pub fn with_given_inputs(
+        self,
+        signature: &ModelSignature,
+        given: &[(String, Vec<u8>)],
+    ) -> Result<PredictionInputs, DecodeError> {
+        let PredictionInputs { mut tensors, items, warnings } = self;
         for (name, item) in given {
-            let port = port(signature, name)?;
+            let port = find_input(signature, name)?;
             let count = items.unwrap_or(1);
             if item.len().saturating_mul(count) > INPUT_BYTES_MAX {
                 return Err(DecodeError::TooLarge { name: name.clone() });
             }
             let dims = [items.as_slice(), port.item.shape.dims()].concat();
-            tensors.push(Input::new(port, &dims, item.repeat(count))?.tensor);
+            tensors.push(PredictionInput::new(port, &dims, item.repeat(count))?.tensor);
         }
-        let place = |tensor: &Tensor| signature.inputs.iter().position(|port| port.name == tensor.name);
+        let place = |tensor: &PredictionTensor| signature.inputs.iter().position(|port| port.name == tensor.name);
         tensors.sort_by_key(place);
-        Ok(Inputs { tensors, items, warnings })
+        Ok(PredictionInputs { tensors, items, warnings })
     }
 }
 
-impl Input {
+impl PredictionInput {
     /// The same, of which the client should know something.
-    pub(super) fn with_warning(self, warning: Option<String>) -> Input {
-        Input { warning, ..self }
+    pub(super) fn with_warning(self, warning: Option<String>) -> PredictionInput {
+        PredictionInput { warning, ..self }
     }
 
     /// Its elements.
@@ -329,7 +340,7 @@ impl Input {
 }
 
 /// Refuses a truth value that is neither 0 nor 1: operators would take it for a number.
-fn check_truth(port: &Port, input: Option<&Input>) -> Result<(), DecodeError> {
+fn check_boolean(port: &Port, input: Option<&PredictionInput>) -> Result<(), DecodeError> {
     let bytes = input.filter(|_| port.is_boolean()).map_or(&[][..], |input| &input.tensor.bytes);
     match bytes.iter().position(|&byte| byte > 1) {
         None => Ok(()),
@@ -340,22 +351,22 @@ fn check_truth(port: &Port, input: Option<&Input>) -> Result<(), DecodeError> {
     }
 }
 
-/// The default of `port` for each item, or for one without a batch.
-fn by_default(port: &Port, items: Option<usize>) -> Result<Input, DecodeError> {
+/// The default of `find_input` for each item, or for one without a batch.
+fn default_input(port: &Port, items: Option<usize>) -> Result<PredictionInput, DecodeError> {
     let item = port.default_item().unwrap_or_default();
     let count = items.unwrap_or(1);
     if item.len().saturating_mul(count) > INPUT_BYTES_MAX {
         return Err(DecodeError::TooLarge { name: port.name.clone() });
     }
     let dims = [items.as_slice(), port.item.shape.dims()].concat();
-    Input::new(port, &dims, item.repeat(count))
+    PredictionInput::new(port, &dims, item.repeat(count))
 }
 
 /// The input of this name.
 ///
 /// # Errors
 /// `Unknown`.
-pub fn port<'s>(signature: &'s Signature, name: &str) -> Result<&'s Port, DecodeError> {
+pub fn find_input<'s>(signature: &'s ModelSignature, name: &str) -> Result<&'s Port, DecodeError> {
     let found = signature.inputs.iter().find(|port| port.name == name);
     found.ok_or_else(|| {
         let known: Vec<String> = signature.inputs.iter().map(|p| format!("{} ({})", p.name, p.item)).collect();
@@ -367,32 +378,34 @@ pub fn port<'s>(signature: &'s Signature, name: &str) -> Result<&'s Port, Decode
 ///
 /// # Errors
 /// [`DecodeError`], naming the place, what was expected and what was found.
-pub fn json(signature: &Signature, body: &[u8]) -> Result<Inputs, DecodeError> {
-    plain::json(signature, body).map_or_else(|| slowly(signature, body), Ok)
+pub fn decode_json(signature: &ModelSignature, body: &[u8]) -> Result<PredictionInputs, DecodeError> {
+    json_fast_path::decode_plain_json(signature, body).map_or_else(|| decode_json_slow_path(signature, body), Ok)
 }
 
 /// The inputs in a JSON body, plain or not.
-pub(super) fn slowly(signature: &Signature, body: &[u8]) -> Result<Inputs, DecodeError> {
-    let mut reading = Reading { signature, inputs: Vec::new(), error: None, place: "body".to_owned() };
+pub(super) fn decode_json_slow_path(signature: &ModelSignature, body: &[u8]) -> Result<PredictionInputs, DecodeError> {
+    let mut reading = JsonInputReader { signature, inputs: Vec::new(), error: None, place: "body".to_owned() };
     let mut json = serde_json::Deserializer::from_slice(body);
-    let read = json.deserialize_any(Body(&mut reading)).and_then(|()| json.end());
+    let read = json.deserialize_any(JsonBodyVisitor(&mut reading)).and_then(|()| json.end());
     match (reading.error, read) {
         (Some(error), _) => Err(error),
-        (None, Err(error)) => Err(DecodeError::Syntax { place: reading.place, reason: json_body::plain(&error, body) }),
-        (None, Ok(())) => Inputs::new(signature, reading.inputs),
+        (None, Err(error)) => {
+            Err(DecodeError::Syntax { place: reading.place, reason: json_body::describe_json_error(&error, body) })
+        }
+        (None, Ok(())) => PredictionInputs::new(signature, reading.inputs),
     }
 }
 
-/// A body while it is read; as with [`Dense`], what is wrong is kept here.
-struct Reading<'s> {
-    signature: &'s Signature,
-    inputs: Vec<Input>,
+/// A body while it is read; as with [`DenseArrayReader`], what is wrong is kept here.
+struct JsonInputReader<'s> {
+    signature: &'s ModelSignature,
+    inputs: Vec<PredictionInput>,
     error: Option<DecodeError>,
     /// Where the parser stopped, for errors of its own.
     place: String,
 }
 
-impl<'s> Reading<'s> {
+impl<'s> JsonInputReader<'s> {
     fn fail<E: Error>(&mut self, error: DecodeError) -> E {
         self.error.get_or_insert(error);
         E::custom("refused")
@@ -404,11 +417,15 @@ impl<'s> Reading<'s> {
         self.fail(DecodeError::Unexpected { place: "body".to_owned(), expected, got: got.into() })
     }
 
-    /// Reads the value of `port` with `read`.
-    fn input<E: Error>(&mut self, port: &'s Port, read: impl FnOnce(Node<'_, 's>) -> Result<(), E>) -> Result<(), E> {
-        let mut dense = Dense::new(port);
-        if let Err(error) = read(Node(&mut dense)) {
-            self.place = dense.place();
+    /// Reads the value of `find_input` with `read`.
+    fn read_input<E: Error>(
+        &mut self,
+        port: &'s Port,
+        read: impl FnOnce(DenseValueSeed<'_, 's>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut dense = DenseArrayReader::new(port);
+        if let Err(error) = read(DenseValueSeed(&mut dense)) {
+            self.place = dense.current_place();
             self.error = dense.take_error();
             return Err(error);
         }
@@ -420,7 +437,7 @@ impl<'s> Reading<'s> {
     }
 
     /// The input that is meant by a bare value.
-    fn only<E: Error>(&mut self, got: &str) -> Result<&'s Port, E> {
+    fn sole_input<E: Error>(&mut self, got: &str) -> Result<&'s Port, E> {
         match self.signature.only_input() {
             Some(port) => Ok(port),
             None => Err(self.unexpected(got)),
@@ -428,9 +445,9 @@ impl<'s> Reading<'s> {
     }
 }
 
-struct Body<'r, 's>(&'r mut Reading<'s>);
+struct JsonBodyVisitor<'r, 's>(&'r mut JsonInputReader<'s>);
 
-impl<'de> Visitor<'de> for Body<'_, '_> {
+impl<'de> Visitor<'de> for JsonBodyVisitor<'_, '_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -439,33 +456,33 @@ impl<'de> Visitor<'de> for Body<'_, '_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         while let Some(name) = map.next_key::<String>()? {
-            let port = port(self.0.signature, &name).map_err(|error| self.0.fail::<A::Error>(error))?;
+            let port = find_input(self.0.signature, &name).map_err(|error| self.0.fail::<A::Error>(error))?;
             if self.0.inputs.iter().any(|input| input.tensor.name == name) {
                 return Err(self.0.fail(DecodeError::Twice { name }));
             }
-            self.0.input(port, |node| map.next_value_seed(node))?;
+            self.0.read_input(port, |node| map.next_value_seed(node))?;
         }
         Ok(())
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<(), A::Error> {
-        let port = self.0.only::<A::Error>("an array")?;
-        self.0.input(port, |node| node.visit_seq(seq))
+        let port = self.0.sole_input::<A::Error>("an array")?;
+        self.0.read_input(port, |node| node.visit_seq(seq))
     }
 
     fn visit_u64<E: Error>(self, number: u64) -> Result<(), E> {
-        let port = self.0.only::<E>("a number")?;
-        self.0.input(port, |node| node.visit_u64(number))
+        let port = self.0.sole_input::<E>("a number")?;
+        self.0.read_input(port, |node| node.visit_u64(number))
     }
 
     fn visit_i64<E: Error>(self, number: i64) -> Result<(), E> {
-        let port = self.0.only::<E>("a number")?;
-        self.0.input(port, |node| node.visit_i64(number))
+        let port = self.0.sole_input::<E>("a number")?;
+        self.0.read_input(port, |node| node.visit_i64(number))
     }
 
     fn visit_f64<E: Error>(self, number: f64) -> Result<(), E> {
-        let port = self.0.only::<E>("a number")?;
-        self.0.input(port, |node| node.visit_f64(number))
+        let port = self.0.sole_input::<E>("a number")?;
+        self.0.read_input(port, |node| node.visit_f64(number))
     }
 
     fn visit_bool<E: Error>(self, _: bool) -> Result<(), E> {
@@ -473,8 +490,8 @@ impl<'de> Visitor<'de> for Body<'_, '_> {
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
-        match self.0.signature.only_input().filter(|port| port.text_bytes().is_some()) {
-            Some(port) => self.0.input(port, |node| node.visit_str(text)),
+        match self.0.signature.only_input().filter(|port| port.text_bytes_max().is_some()) {
+            Some(port) => self.0.read_input(port, |node| node.visit_str(text)),
             None => Err(self.0.unexpected("a string")),
         }
     }

@@ -3,49 +3,53 @@
 
 use axum::Json;
 use axum::extract::{Path, State};
-use saggar_plugin::{ModelPort, Signature};
+use saggar_plugin::{ModelPort, ModelSignature};
 use serde_json::{Map, Value, json};
 
-use super::reference::Reference;
-use crate::api::models::signature;
-use crate::app::App;
+use super::model_reference::ModelReference;
+use crate::api::models::signature_json;
+use crate::app::AppState;
 use crate::error::ApiError;
 use crate::limits::EXAMPLE_ELEMENTS_MAX;
-use crate::models::Serving;
+use crate::models::LiveVersion;
 
 /// `GET /predict`: the default model.
-pub(crate) async fn by_default(State(app): State<App>) -> Result<Json<Value>, ApiError> {
-    Ok(Json(described(&*app.models().find(None)?)))
+pub(crate) async fn describe_default(State(app): State<AppState>) -> Result<Json<Value>, ApiError> {
+    Ok(Json(describe_version(&*app.models().find_live(None)?)))
 }
 
 /// `GET /models/{model}/predict`, with `name`, `name@version` or `name@alias`.
-pub(crate) async fn by_name(State(app): State<App>, Path(model): Path<String>) -> Result<Json<Value>, ApiError> {
-    let reference = Reference::parse(&model)?;
-    Ok(Json(described(&*app.models().find(Some(&reference))?)))
+pub(crate) async fn describe_named(
+    State(app): State<AppState>,
+    Path(model): Path<String>,
+) -> Result<Json<Value>, ApiError> {
+    let reference = ModelReference::parse(&model)?;
+    Ok(Json(describe_version(&*app.models().find_live(Some(&reference))?)))
 }
 
-fn described(serving: &Serving) -> Value {
+fn describe_version(serving: &LiveVersion) -> Value {
     let of_model = serving.predictor().signature();
     json!({
         "model": serving.model,
         "version": serving.version,
-        "signature": signature(of_model),
-        "example": example(of_model),
+        "signature": signature_json(of_model),
+        "example": example_body(of_model),
     })
 }
 
 /// A body that can be posted: defaults, empty texts, and zeros. Null where that would be long.
-fn example(signature: &Signature) -> Value {
+fn example_body(signature: &ModelSignature) -> Value {
     let elements = signature.inputs.iter().fold(0usize, |sum, port| sum.saturating_add(port.item.shape.elements()));
     if elements > EXAMPLE_ELEMENTS_MAX {
         return Value::Null;
     }
-    let inputs: Map<String, Value> = signature.inputs.iter().map(|port| (port.name.clone(), item(port))).collect();
+    let inputs: Map<String, Value> =
+        signature.inputs.iter().map(|port| (port.name.clone(), example_item(port))).collect();
     Value::Object(inputs)
 }
 
-fn item(port: &ModelPort) -> Value {
-    if port.text_bytes().is_some() {
+fn example_item(port: &ModelPort) -> Value {
+    if port.text_bytes_max().is_some() {
         return json!("");
     }
     let number = port.default.unwrap_or(0.0);

@@ -5,21 +5,21 @@
 //! of each pixel, enlarged by linear interpolation between pixel centres.
 
 use png::{BitDepth, ColorType};
-use saggar_store::picture::{self, Picture, PictureError, PictureFormat};
+use saggar_store::image_decoder::{self, DecodedImage, ImageDecodeError, ImageFormat};
 use saggar_tensor::DType;
 use thiserror::Error;
 
 use crate::limits::IMAGE_PIXELS_MAX;
-use saggar_plugin::{ModelPort as Port, Signature};
+use saggar_plugin::{ModelPort as Port, ModelSignature};
 
-use super::decode::Tensor;
+use super::decode::PredictionTensor;
 
 /// Bytes of a picture's pixels in memory: four channels each.
 const PIXELS_BYTES_MAX: usize = 4 * IMAGE_PIXELS_MAX as usize;
 /// How many times as long as the model's a side of a picture may be before its client is told that it was shrunk.
-const SHRINKING_MAX: usize = 4;
+const SHRINK_FACTOR_MAX: usize = 4;
 /// How many times as wide, compared to its height, a picture may be as the model's, or the other way round.
-const STRETCHING_MAX: f64 = 1.5;
+const STRETCH_FACTOR_MAX: f64 = 1.5;
 
 /// Why a picture cannot be taken.
 #[derive(Clone, Debug, Error, PartialEq)]
@@ -38,7 +38,7 @@ pub enum ImageError {
         /// The input.
         name: String,
         /// What it begins like.
-        format: PictureFormat,
+        format: ImageFormat,
         /// The decoder's words.
         reason: String,
     },
@@ -71,22 +71,26 @@ pub enum ImageError {
 }
 
 /// The first output that is a picture.
-pub(super) fn output(signature: &Signature) -> Option<&Port> {
-    signature.outputs.iter().find(|port| geometry(port).is_some())
+pub(super) fn image_output(signature: &ModelSignature) -> Option<&Port> {
+    signature.outputs.iter().find(|port| image_geometry(port).is_some())
 }
 
 /// The picture that a model made, as a PNG. `items` is the batch that was asked for, or none for one item.
 ///
 /// # Errors
 /// `OneAtATime` for a batch of several; `Broken` where the plugin's output is none.
-pub(super) fn encode(signature: &Signature, outputs: &[Tensor], items: Option<usize>) -> Result<Vec<u8>, ImageError> {
+pub(super) fn encode_png(
+    signature: &ModelSignature,
+    outputs: &[PredictionTensor],
+    items: Option<usize>,
+) -> Result<Vec<u8>, ImageError> {
     let broken =
-        |name: &str, reason: String| ImageError::Broken { name: name.to_owned(), format: PictureFormat::Png, reason };
-    let port = output(signature).ok_or_else(|| broken("output", "the model makes no pictures".to_owned()))?;
+        |name: &str, reason: String| ImageError::Broken { name: name.to_owned(), format: ImageFormat::Png, reason };
+    let port = image_output(signature).ok_or_else(|| broken("output", "the model makes no pictures".to_owned()))?;
     if let Some(items) = items.filter(|&items| items != 1) {
         return Err(ImageError::OneAtATime { name: port.name.clone(), items });
     }
-    let (height, width, channels) = geometry(port).unwrap_or_default();
+    let (height, width, channels) = image_geometry(port).unwrap_or_default();
     let tensor = outputs.iter().find(|tensor| tensor.name == port.name);
     let bytes = tensor.map(|tensor| tensor.bytes.as_slice()).filter(|bytes| bytes.len() == height * width * channels);
     let bytes = bytes.ok_or_else(|| broken(&port.name, format!("the plugin gave no {}", port.item)))?;
@@ -104,12 +108,12 @@ pub(super) fn encode(signature: &Signature, outputs: &[Tensor], items: Option<us
 }
 
 /// Whether these are the first bytes of a picture that is read.
-pub fn is_picture(bytes: &[u8]) -> bool {
-    PictureFormat::of(bytes).is_some()
+pub fn is_image(bytes: &[u8]) -> bool {
+    ImageFormat::detect(bytes).is_some()
 }
 
 /// Height, width and channels of a port that takes pictures.
-pub fn geometry(port: &Port) -> Option<(usize, usize, usize)> {
+pub fn image_geometry(port: &Port) -> Option<(usize, usize, usize)> {
     if port.semantics.as_deref() != Some("image") || port.item.dtype != DType::U8 {
         return None;
     }
@@ -122,7 +126,7 @@ pub fn geometry(port: &Port) -> Option<(usize, usize, usize)> {
 
 /// An item made of a picture.
 #[derive(Clone, Debug, PartialEq)]
-pub struct PictureItem {
+pub struct ImageItem {
     /// As the port takes it.
     pub bytes: Vec<u8>,
     /// What its client should know about how it was made: that most of the picture was lost, or its proportions.
@@ -133,38 +137,38 @@ pub struct PictureItem {
 ///
 /// # Errors
 /// [`ImageError`]. No more than `IMAGE_PIXELS_MAX` pixels are ever decoded, whatever the file says.
-pub fn decode(port: &Port, bytes: &[u8]) -> Result<PictureItem, ImageError> {
+pub fn decode_image(port: &Port, bytes: &[u8]) -> Result<ImageItem, ImageError> {
     let name = || port.name.clone();
-    let Some((height, width, channels)) = geometry(port) else {
+    let Some((height, width, channels)) = image_geometry(port) else {
         return Err(ImageError::NotImage { name: name(), item: port.item.to_string() });
     };
-    let format = PictureFormat::of(bytes);
-    let format = format.ok_or_else(|| ImageError::NotPicture { name: name(), got: guess(bytes) })?;
-    if let Some((height, width)) = format.size(bytes)
+    let format = ImageFormat::detect(bytes);
+    let format = format.ok_or_else(|| ImageError::NotPicture { name: name(), got: guess_format(bytes) })?;
+    if let Some((height, width)) = format.dimensions(bytes)
         && height as u64 * width as u64 > IMAGE_PIXELS_MAX
     {
         return Err(ImageError::TooLarge { name: name(), width, height });
     }
-    let picture = picture::decode(bytes, PIXELS_BYTES_MAX).map_err(|error| match error {
-        PictureError::Size { height, width, .. } if height * width > 0 => {
+    let picture = image_decoder::decode(bytes, PIXELS_BYTES_MAX).map_err(|error| match error {
+        ImageDecodeError::Size { height, width, .. } if height * width > 0 => {
             ImageError::TooLarge { name: name(), width, height }
         }
-        PictureError::Damaged { format, reason } => ImageError::Broken { name: name(), format, reason },
+        ImageDecodeError::Damaged { format, reason } => ImageError::Broken { name: name(), format, reason },
         error => ImageError::Broken { name: name(), format, reason: error.to_string() },
     })?;
-    let warning = warning(&port.name, (picture.width, picture.height), (width, height));
-    let floats = Floats::of(&picture).with_channels(channels);
+    let warning = resize_warning(&port.name, (picture.width, picture.height), (width, height));
+    let floats = FloatPixels::from_picture(&picture).with_channels(channels);
     let rows = resample(&floats.values, picture.height, picture.width * channels, 1, height);
     let values = resample(&rows, picture.width, channels, height, width);
     let bytes = values.into_iter().map(|value| value.round().clamp(0.0, 255.0) as u8).collect();
-    Ok(PictureItem { bytes, warning })
+    Ok(ImageItem { bytes, warning })
 }
 
 /// What to say of a picture of this width and height that the model takes in another one.
-fn warning(name: &str, from: (usize, usize), to: (usize, usize)) -> Option<String> {
-    let is_shrunk = from.0 > SHRINKING_MAX * to.0 || from.1 > SHRINKING_MAX * to.1;
+fn resize_warning(name: &str, from: (usize, usize), to: (usize, usize)) -> Option<String> {
+    let is_shrunk = from.0 > SHRINK_FACTOR_MAX * to.0 || from.1 > SHRINK_FACTOR_MAX * to.1;
     let stretching = (from.0 * to.1) as f64 / (from.1 * to.0).max(1) as f64;
-    let is_stretched = !(1.0 / STRETCHING_MAX..=STRETCHING_MAX).contains(&stretching);
+    let is_stretched = !(1.0 / STRETCH_FACTOR_MAX..=STRETCH_FACTOR_MAX).contains(&stretching);
     let lost = match (is_shrunk, is_stretched) {
         (false, false) => return None,
         (true, false) => "most of its detail is lost",
@@ -177,7 +181,7 @@ fn warning(name: &str, from: (usize, usize), to: (usize, usize)) -> Option<Strin
     ))
 }
 
-fn guess(bytes: &[u8]) -> &'static str {
+fn guess_format(bytes: &[u8]) -> &'static str {
     match bytes {
         [b'G', b'I', b'F', b'8', ..] => "a GIF; convert it to PNG",
         [b'R', b'I', b'F', b'F', ..] => "a WebP; convert it to PNG",
@@ -188,16 +192,16 @@ fn guess(bytes: &[u8]) -> &'static str {
 }
 
 /// Pixels, row by row, channels side by side, 0 to 255.
-struct Floats {
+struct FloatPixels {
     channels: usize,
     values: Vec<f32>,
 }
 
-fn floats(samples: &[u8]) -> Vec<f32> {
+fn samples_to_floats(samples: &[u8]) -> Vec<f32> {
     samples.iter().map(|&sample| f32::from(sample)).collect()
 }
 
-fn over_black(samples: &[u8], colours: usize) -> Vec<f32> {
+fn composite_over_black(samples: &[u8], colours: usize) -> Vec<f32> {
     let pixel = |pixel: &[u8]| {
         let alpha = f32::from(pixel[colours]) / 255.0;
         pixel[..colours].iter().map(move |&sample| f32::from(sample) * alpha).collect::<Vec<f32>>()
@@ -205,18 +209,18 @@ fn over_black(samples: &[u8], colours: usize) -> Vec<f32> {
     samples.chunks_exact(colours + 1).flat_map(pixel).collect()
 }
 
-impl Floats {
+impl FloatPixels {
     /// Transparent pixels are laid on black.
-    fn of(picture: &Picture) -> Floats {
+    fn from_picture(picture: &DecodedImage) -> FloatPixels {
         let (channels, values) = match picture.channels {
-            2 => (1, over_black(&picture.pixels, 1)),
-            4 => (3, over_black(&picture.pixels, 3)),
-            channels => (channels, floats(&picture.pixels)),
+            2 => (1, composite_over_black(&picture.pixels, 1)),
+            4 => (3, composite_over_black(&picture.pixels, 3)),
+            channels => (channels, samples_to_floats(&picture.pixels)),
         };
-        Floats { channels, values }
+        FloatPixels { channels, values }
     }
 
-    fn with_channels(self, channels: usize) -> Floats {
+    fn with_channels(self, channels: usize) -> FloatPixels {
         let values: Vec<f32> = match (self.channels, channels) {
             (3, 1) => {
                 let grey = |rgb: &[f32]| 0.299 * rgb[0] + 0.587 * rgb[1] + 0.114 * rgb[2];
@@ -225,7 +229,7 @@ impl Floats {
             (1, 3) => self.values.iter().flat_map(|&grey| [grey; 3]).collect(),
             _ => return self,
         };
-        Floats { channels, values }
+        FloatPixels { channels, values }
     }
 }
 
@@ -234,7 +238,7 @@ fn resample(values: &[f32], from: usize, inner: usize, outer: usize, to: usize) 
     if from == to {
         return values.to_vec();
     }
-    let weights: Vec<Vec<(usize, f32)>> = (0..to).map(|at| weights(from, to, at)).collect();
+    let weights: Vec<Vec<(usize, f32)>> = (0..to).map(|at| resample_weights(from, to, at)).collect();
     let mut resized = vec![0.0; outer * to * inner];
     for block in 0..outer {
         for (at, weights) in weights.iter().enumerate() {
@@ -251,7 +255,7 @@ fn resample(values: &[f32], from: usize, inner: usize, outer: usize, to: usize) 
 }
 
 /// Which of `from` pixels make up pixel `at` of `to`, and how much of it each; the sum is 1.
-fn weights(from: usize, to: usize, at: usize) -> Vec<(usize, f32)> {
+fn resample_weights(from: usize, to: usize, at: usize) -> Vec<(usize, f32)> {
     let scale = from as f64 / to as f64;
     if scale <= 1.0 {
         let centre = ((at as f64 + 0.5) * scale - 0.5).clamp(0.0, (from - 1) as f64);

@@ -1,15 +1,15 @@
 //! Numbers that JSON has no word for and that clients send all the same: `NaN`, `Infinity`, `-Infinity`.
 
 /// The text with such words in quotes, for a reader that takes them as strings; none where it has none outside of strings.
-pub(crate) fn quoted(json: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn quote_nonfinite(json: &[u8]) -> Option<Vec<u8>> {
     let mut quoted: Option<Vec<u8>> = None;
     let mut copied = 0;
     let mut at = 0;
     while at < json.len() {
         match json[at] {
-            b'"' => at = end_of_string(json, at),
+            b'"' => at = string_end(json, at),
             b'N' | b'I' | b'-' => {
-                let Some(word) = WORDS.iter().find(|word| json[at..].starts_with(word)) else {
+                let Some(word) = NONFINITE_WORDS.iter().find(|word| json[at..].starts_with(word)) else {
                     at += 1;
                     continue;
                 };
@@ -28,10 +28,10 @@ pub(crate) fn quoted(json: &[u8]) -> Option<Vec<u8>> {
     quoted
 }
 
-const WORDS: [&[u8]; 3] = [b"NaN", b"Infinity", b"-Infinity"];
+const NONFINITE_WORDS: [&[u8]; 3] = [b"NaN", b"Infinity", b"-Infinity"];
 
 /// The number that a word stands for.
-pub(crate) fn value(word: &str) -> Option<f64> {
+pub(crate) fn parse_nonfinite(word: &str) -> Option<f64> {
     match word {
         "NaN" => Some(f64::NAN),
         "Infinity" => Some(f64::INFINITY),
@@ -41,7 +41,7 @@ pub(crate) fn value(word: &str) -> Option<f64> {
 }
 
 /// The place after the string that begins at `at`.
-fn end_of_string(json: &[u8], at: usize) -> usize {
+fn string_end(json: &[u8], at: usize) -> usize {
     let mut at = at + 1;
     while at < json.len() && json[at] != b'"' {
         at += if json[at] == b'\\' { 2 } else { 1 };
@@ -54,9 +54,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_quoted_outside_of_strings_only() {
+    fn nonfinite_words_are_quoted_only_outside_strings() {
         let check = |json: &str, expected: Option<&str>| {
-            assert_eq!(quoted(json.as_bytes()).map(|text| String::from_utf8(text).unwrap()).as_deref(), expected);
+            assert_eq!(
+                quote_nonfinite(json.as_bytes()).map(|text| String::from_utf8(text).unwrap()).as_deref(),
+                expected
+            );
         };
         check(r#"{"x": [1.5, -2], "I": "N"}"#, None);
         check("[NaN,-Infinity , Infinity]", Some(r#"["NaN","-Infinity" , "Infinity"]"#));
@@ -65,7 +68,9 @@ mod tests {
         check(r#"["open \"#, None);
         check("NaNs", Some(r#""NaN"s"#));
         assert!(
-            value("NaN").unwrap().is_nan() && value("-Infinity") == Some(f64::NEG_INFINITY) && value("nan").is_none()
+            parse_nonfinite("NaN").unwrap().is_nan()
+                && parse_nonfinite("-Infinity") == Some(f64::NEG_INFINITY)
+                && parse_nonfinite("nan").is_none()
         );
     }
 }

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use saggar_metrics::Metrics;
+use saggar_metrics::MetricsRegistry;
 use saggar_plugin::PluginError;
 
 use crate::error::ApiError;
-use crate::models::statistics::Parts;
-use crate::models::version::{Lease, Serving};
+use crate::models::live_version::{LiveVersion, VersionLease};
+use crate::models::statistics::RequestTimings;
 
 /// A part of a prediction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub(crate) enum PredictionPhase {
     Decode,
     Queue,
     Compute,
@@ -24,7 +24,7 @@ pub(crate) const PHASES: [&str; 4] = ["decode", "queue", "compute", "encode"];
 
 /// How a prediction ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum PredictionOutcome {
     Success,
     Rejected,
     Cancelled,
@@ -33,40 +33,40 @@ pub(crate) enum Outcome {
     HostError,
 }
 
-impl Outcome {
-    pub(crate) const ALL: [Outcome; 6] = [
-        Outcome::Success,
-        Outcome::Rejected,
-        Outcome::Cancelled,
-        Outcome::Timeout,
-        Outcome::PluginError,
-        Outcome::HostError,
+impl PredictionOutcome {
+    pub(crate) const ALL: [PredictionOutcome; 6] = [
+        PredictionOutcome::Success,
+        PredictionOutcome::Rejected,
+        PredictionOutcome::Cancelled,
+        PredictionOutcome::Timeout,
+        PredictionOutcome::PluginError,
+        PredictionOutcome::HostError,
     ];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
-            Outcome::Success => "success",
-            Outcome::Rejected => "rejected",
-            Outcome::Cancelled => "cancelled",
-            Outcome::Timeout => "timeout",
-            Outcome::PluginError => "plugin_error",
-            Outcome::HostError => "host_error",
+            PredictionOutcome::Success => "success",
+            PredictionOutcome::Rejected => "rejected",
+            PredictionOutcome::Cancelled => "cancelled",
+            PredictionOutcome::Timeout => "timeout",
+            PredictionOutcome::PluginError => "plugin_error",
+            PredictionOutcome::HostError => "host_error",
         }
     }
 
-    fn of(error: &ApiError) -> Outcome {
+    fn from_error(error: &ApiError) -> PredictionOutcome {
         match error {
             ApiError::DeadlineQueued { .. }
-            | ApiError::Plugin(PluginError::Deadline { .. } | PluginError::Busy { .. }) => Outcome::Timeout,
-            ApiError::Plugin(PluginError::Cancelled { .. }) => Outcome::Cancelled,
+            | ApiError::Plugin(PluginError::Deadline { .. } | PluginError::Busy { .. }) => PredictionOutcome::Timeout,
+            ApiError::Plugin(PluginError::Cancelled { .. }) => PredictionOutcome::Cancelled,
             ApiError::Plugin(PluginError::Device(_) | PluginError::Engine { .. }) | ApiError::Internal { .. } => {
-                Outcome::HostError
+                PredictionOutcome::HostError
             }
             ApiError::Plugin(PluginError::BadInput { .. } | PluginError::Guest { code: "invalid-argument", .. }) => {
-                Outcome::Rejected
+                PredictionOutcome::Rejected
             }
-            ApiError::Plugin(_) | ApiError::Encode(_) => Outcome::PluginError,
-            _ => Outcome::Rejected,
+            ApiError::Plugin(_) | ApiError::Encode(_) => PredictionOutcome::PluginError,
+            _ => PredictionOutcome::Rejected,
         }
     }
 }
@@ -74,71 +74,71 @@ impl Outcome {
 /// Counts one prediction when it is dropped: as cancelled, unless it was told another end. Holds its version until then, so
 /// that nothing counts for one that is drained.
 #[derive(Debug)]
-pub(crate) struct Record {
-    lease: Arc<Lease>,
+pub(crate) struct PredictionRecord {
+    lease: Arc<VersionLease>,
     began: Instant,
-    outcome: Outcome,
+    outcome: PredictionOutcome,
     /// Whether its inputs were fit for the model.
-    taken: bool,
-    parts: Parts,
+    is_computing: bool,
+    timings: RequestTimings,
     items: usize,
     cached: Option<bool>,
 }
 
-impl Record {
-    pub(crate) fn begin(lease: Arc<Lease>) -> Record {
-        Record {
+impl PredictionRecord {
+    pub(crate) fn new(lease: Arc<VersionLease>) -> PredictionRecord {
+        PredictionRecord {
             lease,
             began: Instant::now(),
-            outcome: Outcome::Cancelled,
-            taken: false,
-            parts: Parts::default(),
+            outcome: PredictionOutcome::Cancelled,
+            is_computing: false,
+            timings: RequestTimings::default(),
             items: 1,
             cached: None,
         }
     }
 
-    pub(crate) fn serving(&self) -> &Arc<Serving> {
-        self.lease.serving()
+    pub(crate) fn live_version(&self) -> &Arc<LiveVersion> {
+        self.lease.live_version()
     }
 
-    pub(crate) fn lease(&self) -> &Arc<Lease> {
+    pub(crate) fn lease(&self) -> &Arc<VersionLease> {
         &self.lease
     }
 
     /// Observes how long a part took.
-    pub(crate) fn phase(&mut self, phase: Phase, time: Duration) {
-        self.serving().series().phase(phase, time);
+    pub(crate) fn observe_phase(&mut self, phase: PredictionPhase, time: Duration) {
+        self.live_version().metrics().observe_phase(phase, time);
         match phase {
-            Phase::Decode => self.parts.decode = time,
-            Phase::Queue => self.parts.queue = time,
-            Phase::Compute => self.parts.compute = time,
-            Phase::Encode => self.parts.encode = time,
+            PredictionPhase::Decode => self.timings.decode = time,
+            PredictionPhase::Queue => self.timings.queue = time,
+            PredictionPhase::Compute => self.timings.compute = time,
+            PredictionPhase::Encode => self.timings.encode = time,
         }
     }
 
     /// Says that the model is asked: from now on it is a failure of its own where there is no answer.
-    pub(crate) fn taken(&mut self) {
-        self.taken = true;
+    pub(crate) fn set_computing(&mut self) {
+        self.is_computing = true;
     }
 
     /// Says what was answered: how many items, and whether from the cache, where there is one.
-    pub(crate) fn answered(&mut self, items: usize, cached: Option<bool>) {
+    pub(crate) fn set_answer(&mut self, items: usize, cached: Option<bool>) {
         (self.items, self.cached) = (items, cached);
     }
 
     /// Says how it ended.
-    pub(crate) fn end<T>(&mut self, metrics: &Metrics, result: &Result<T, ApiError>) {
-        self.outcome = result.as_ref().map_or_else(Outcome::of, |_| Outcome::Success);
+    pub(crate) fn finish<T>(&mut self, metrics: &MetricsRegistry, result: &Result<T, ApiError>) {
+        self.outcome = result.as_ref().map_or_else(PredictionOutcome::from_error, |_| PredictionOutcome::Success);
         if let Err(ApiError::Plugin(error)) = result {
             // Enough of the digest to tell plugins apart, short enough for a label.
-            fault(metrics, &self.serving().origin.plugin.hex()[..12], error);
+            count_plugin_fault(metrics, &self.live_version().origin.plugin.hex()[..12], error);
         }
     }
 }
 
 /// Counts a plugin's fault under its plugin.
-fn fault(metrics: &Metrics, plugin: &str, error: &PluginError) {
+fn count_plugin_fault(metrics: &MetricsRegistry, plugin: &str, error: &PluginError) {
     let families = &metrics.families;
     let (family, kind) = match error.reason() {
         "TRAP" => (&families.plugin_traps, "trap"),
@@ -153,15 +153,15 @@ fn fault(metrics: &Metrics, plugin: &str, error: &PluginError) {
     family.with_label_values(&[plugin, kind]).inc();
 }
 
-impl Drop for Record {
+impl Drop for PredictionRecord {
     fn drop(&mut self) {
         let total = self.began.elapsed();
-        let statistics = self.serving().statistics();
-        if self.outcome == Outcome::Success {
-            statistics.answered(self.items, Parts { total, ..self.parts }, self.cached);
-        } else if self.taken {
-            statistics.failed(total);
+        let statistics = self.live_version().statistics();
+        if self.outcome == PredictionOutcome::Success {
+            statistics.record_success(self.items, RequestTimings { total, ..self.timings }, self.cached);
+        } else if self.is_computing {
+            statistics.record_failure(total);
         }
-        self.serving().series().ended(self.outcome, total);
+        self.live_version().metrics().record_outcome(self.outcome, total);
     }
 }

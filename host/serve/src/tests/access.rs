@@ -3,18 +3,18 @@
 use axum::Router;
 use axum::body::Body;
 use axum::http::{Method, Request};
-use saggar_store::Effect;
-use saggar_store::keys::{NewKey, Scope};
+use saggar_store::AccessAction;
+use saggar_store::keys::{KeyScope, NewKey};
 use tower::ServiceExt;
 
-use super::fixture::{Answer, Fixture, picture};
-use crate::access::needs::{Need, Needs};
-use crate::access::{Door, Reach};
-use crate::app::App;
+use super::fixture::{ServerFixture, TestResponse, image_json};
+use crate::access::route_scopes::{RouteRequirement, RouteScopes};
+use crate::access::{Exposure, ListenPolicy};
+use crate::app::AppState;
 
-const GUARDED: Door = Door { reach: Reach::Network, guarded: true };
+const GUARDED_POLICY: ListenPolicy = ListenPolicy { exposure: Exposure::Network, requires_key: true };
 
-pub(super) async fn ask(router: &Router, method: &str, path: &str, headers: &[(&str, &str)]) -> Answer {
+pub(super) async fn ask(router: &Router, method: &str, path: &str, headers: &[(&str, &str)]) -> TestResponse {
     let mut request = Request::builder().method(method).uri(path).header("content-type", "application/json");
     if headers.iter().all(|(name, _)| *name != "host") {
         request = request.header("host", "localhost:5000");
@@ -22,11 +22,16 @@ pub(super) async fn ask(router: &Router, method: &str, path: &str, headers: &[(&
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
-    let body = Body::from(if path.contains("predict") { picture(1) } else { String::new() });
-    Answer::of(router.clone().oneshot(request.body(body).unwrap()).await.unwrap()).await
+    let body = Body::from(if path.contains("predict") { image_json(1) } else { String::new() });
+    TestResponse::from_response(router.clone().oneshot(request.body(body).unwrap()).await.unwrap()).await
 }
 
-fn key(fixture: &Fixture, name: &str, scopes: &[Scope], limits: (Option<&str>, Option<&str>)) -> String {
+fn create_key(
+    fixture: &ServerFixture,
+    name: &str,
+    scopes: &[KeyScope],
+    limits: (Option<&str>, Option<&str>),
+) -> String {
     let new = NewKey {
         name: name.to_owned(),
         scopes: scopes.to_vec(),
@@ -41,17 +46,17 @@ fn key(fixture: &Fixture, name: &str, scopes: &[Scope], limits: (Option<&str>, O
 }
 
 /// Routes that take every method and tell apart themselves.
-const OPEN: [&str; 3] = ["/v1/", "/v1/{*path}", "/V1/{*path}"];
+const ANY_METHOD_ROUTES: [&str; 3] = ["/v1/", "/v1/{*path}", "/V1/{*path}"];
 
 /// The methods of a route, as a request with another one is told.
-async fn methods(router: &Router, path: &str) -> Vec<Method> {
-    if OPEN.contains(&path) {
-        let of = Needs::all().filter(|(route, _)| *route == path);
+async fn allowed_methods(router: &Router, path: &str) -> Vec<Method> {
+    if ANY_METHOD_ROUTES.contains(&path) {
+        let of = RouteScopes::all_routes().filter(|(route, _)| *route == path);
         return of.map(|(_, method)| method.clone()).collect();
     }
     let path = path.replace("{*path}", "x").replace(['{', '}'], "");
     let request = Request::builder().method("BREW").uri(&path).body(Body::empty()).unwrap();
-    let answer = Answer::of(router.clone().oneshot(request).await.unwrap()).await;
+    let answer = TestResponse::from_response(router.clone().oneshot(request).await.unwrap()).await;
     assert_eq!(answer.status, 405, "{path}");
     let allow = answer.header("allow").split(',').map(|method| method.trim().parse().unwrap());
     let methods: Vec<Method> = allow.collect();
@@ -60,43 +65,49 @@ async fn methods(router: &Router, path: &str) -> Vec<Method> {
 }
 
 #[tokio::test]
-async fn every_route_says_what_it_needs() {
-    let fixture = Fixture::new();
-    let needs = Needs::new();
+async fn every_route_has_a_required_scope() {
+    let fixture = ServerFixture::new();
+    let needs = RouteScopes::new();
     let mut found = 0;
     let mut missing = Vec::new();
-    for path in App::paths() {
-        for method in methods(&fixture.router, path).await {
-            match needs.listed(path, &method) {
+    for path in AppState::route_paths() {
+        for method in allowed_methods(&fixture.router, path).await {
+            match needs.find(path, &method) {
                 None => missing.push(format!("{method} {path}")),
                 // `HEAD` goes with `GET`.
                 Some(_) => found += usize::from(method != Method::HEAD),
             }
         }
     }
-    assert!(missing.is_empty(), "host/serve/src/access/needs.rs does not say what is needed for {missing:?}");
-    let listed: Vec<String> = Needs::all().map(|(path, method)| format!("{method} {path}")).collect();
+    assert!(missing.is_empty(), "host/serve/src/access/route_scopes.rs does not say what is needed for {missing:?}");
+    let listed: Vec<String> = RouteScopes::all_routes().map(|(path, method)| format!("{method} {path}")).collect();
     assert_eq!(found, listed.len(), "a route of the table is gone, or there twice: {listed:#?}");
-    assert_eq!(needs.of(Some("/no/such/route"), &Method::GET), Need::Effect(Effect::Administer));
-    assert_eq!(needs.of(Some("/v1/{*path}"), &Method::PUT), Need::Effect(Effect::Administer));
     assert_eq!(
-        needs.of(None, &Method::POST),
-        Need::Effect(Effect::Predict),
+        needs.requirement(Some("/no/such/route"), &Method::GET),
+        RouteRequirement::Effect(AccessAction::Administer)
+    );
+    assert_eq!(
+        needs.requirement(Some("/v1/{*path}"), &Method::PUT),
+        RouteRequirement::Effect(AccessAction::Administer)
+    );
+    assert_eq!(
+        needs.requirement(None, &Method::POST),
+        RouteRequirement::Effect(AccessAction::Predict),
         "a path that the default model may declare"
     );
 }
 
 #[tokio::test]
-async fn without_a_key_nothing_but_probes_is_open() {
-    let fixture = Fixture::serving().await;
-    let router = fixture.app.router_at(GUARDED);
+async fn without_a_key_only_probes_and_the_console_page_answer() {
+    let fixture = ServerFixture::with_digits_serving().await;
+    let router = fixture.app.router_for(GUARDED_POLICY);
     for path in ["/healthz", "/livez", "/readyz", "/version", "/v2/health/live", "/v2/health/ready"] {
         assert_eq!(ask(&router, "GET", path, &[]).await.status, 200, "{path}");
     }
-    let needs = Needs::new();
-    for path in App::paths() {
-        for method in methods(&fixture.router, path).await {
-            if needs.of(Some(path), &method) == Need::Nothing || method == Method::HEAD {
+    let needs = RouteScopes::new();
+    for path in AppState::route_paths() {
+        for method in allowed_methods(&fixture.router, path).await {
+            if needs.requirement(Some(path), &method) == RouteRequirement::Nothing || method == Method::HEAD {
                 continue;
             }
             let path = path.replace("{*path}", "x").replace(['{', '}'], "");
@@ -115,10 +126,10 @@ async fn without_a_key_nothing_but_probes_is_open() {
 }
 
 #[tokio::test]
-async fn a_key_opens_what_its_scopes_are_for() {
-    let fixture = Fixture::serving().await;
-    let router = fixture.app.router_at(GUARDED);
-    let predict = key(&fixture, "shop", &[Scope::Predict], (None, None));
+async fn a_key_is_limited_to_its_scopes() {
+    let fixture = ServerFixture::with_digits_serving().await;
+    let router = fixture.app.router_for(GUARDED_POLICY);
+    let predict = create_key(&fixture, "shop", &[KeyScope::Predict], (None, None));
     let with = |key: &str| vec![("authorization".to_owned(), key.to_owned())];
     let send = async |key: &str, method: &str, path: &str| {
         let headers = with(key);
@@ -134,24 +145,24 @@ async fn a_key_opens_what_its_scopes_are_for() {
     assert_eq!(refused.error(), expected);
     assert!(refused.header("www-authenticate").ends_with("error=\"insufficient_scope\", scope=\"jobs:read\""));
     assert_eq!(send(&predict, "GET", "/metrics").await.error().0, 403);
-    let metrics = key(&fixture, "scraper", &[Scope::MetricsRead], (None, None));
+    let metrics = create_key(&fixture, "scraper", &[KeyScope::MetricsRead], (None, None));
     assert_eq!(send(&metrics, "GET", "/metrics").await.status, 200);
     assert_eq!(send(&metrics, "POST", "/predict").await.error().0, 403);
-    let admin = key(&fixture, "boss", &[Scope::Admin], (None, None));
+    let admin = create_key(&fixture, "boss", &[KeyScope::Admin], (None, None));
     for (method, path) in [("POST", "/predict"), ("GET", "/metrics"), ("GET", "/api/v1/keys"), ("GET", "/api/v1/jobs")]
     {
         assert_eq!(send(&admin, method, path).await.status, 200, "{path}");
     }
     fixture.home.keys().revoke("shop").unwrap();
-    fixture.app.access().refresh();
+    fixture.app.access().reload_keys();
     assert_eq!(send(&predict, "POST", "/predict").await.error().1, "unknown_key");
 }
 
 #[tokio::test]
-async fn what_is_no_key_opens_nothing() {
-    let fixture = Fixture::serving().await;
-    let router = fixture.app.router_at(GUARDED);
-    let good = key(&fixture, "shop", &[Scope::Predict], (None, None));
+async fn invalid_keys_are_refused() {
+    let fixture = ServerFixture::with_digits_serving().await;
+    let router = fixture.app.router_for(GUARDED_POLICY);
+    let good = create_key(&fixture, "shop", &[KeyScope::Predict], (None, None));
     let mut near = good.clone();
     let last = near.pop().unwrap();
     near.push(if last == '0' { '1' } else { '0' });
@@ -176,7 +187,7 @@ async fn what_is_no_key_opens_nothing() {
     assert_eq!(ask(&router, "POST", &path, &[]).await.error().0, 401);
     let expired = NewKey {
         name: "old".to_owned(),
-        scopes: vec![Scope::Admin],
+        scopes: vec![KeyScope::Admin],
         projects: None,
         rate: None,
         quota: None,
@@ -190,11 +201,11 @@ async fn what_is_no_key_opens_nothing() {
 }
 
 #[tokio::test]
-async fn a_key_may_do_as_much_as_it_was_given() {
-    let fixture = Fixture::serving().await;
-    let router = fixture.app.router_at(GUARDED);
-    let slow = key(&fixture, "slow", &[Scope::Predict], (Some("2/h"), None));
-    let small = key(&fixture, "small", &[Scope::Predict], (None, Some("3/month")));
+async fn rate_limits_and_quotas_of_keys_are_enforced() {
+    let fixture = ServerFixture::with_digits_serving().await;
+    let router = fixture.app.router_for(GUARDED_POLICY);
+    let slow = create_key(&fixture, "slow", &[KeyScope::Predict], (Some("2/h"), None));
+    let small = create_key(&fixture, "small", &[KeyScope::Predict], (None, Some("3/month")));
     for (key, allowed, code, reason) in [(&slow, 2, "rate_limited", "rate"), (&small, 3, "quota_exceeded", "quota")] {
         for _ in 0..allowed {
             assert_eq!(ask(&router, "POST", "/predict", &[("authorization", key)]).await.status, 200);
@@ -211,39 +222,39 @@ async fn a_key_may_do_as_much_as_it_was_given() {
     let free = ask(&router, "GET", "/healthz", &[("authorization", &slow)]).await;
     assert_eq!(free.status, 200, "what needs no key counts for none");
     // What was used outlives the server, as it was last saved.
-    fixture.app.access().save();
+    fixture.app.access().save_key_usage();
     let parts = fixture.app.parts();
-    let again = crate::Access::new(
+    let again = crate::AccessControl::new(
         fixture.home.keys(),
         fixture.home.key_usage(),
         std::sync::Arc::new(saggar_store::SystemClock),
         std::sync::Arc::clone(&parts.metrics),
     );
     let used: Vec<u64> =
-        again.list().into_iter().filter(|(key, _)| key.name == "small").map(|(_, used)| used).collect();
+        again.list_keys().into_iter().filter(|(key, _)| key.name == "small").map(|(_, used)| used).collect();
     assert_eq!(used, [3]);
 }
 
 #[tokio::test]
-async fn doors_of_this_machine_ask_for_no_key_unless_told_to() {
-    let fixture = Fixture::serving().await;
+async fn local_listeners_need_no_key_unless_configured() {
+    let fixture = ServerFixture::with_digits_serving().await;
     let scrape = [("host", "localhost")];
-    for reach in [Reach::Loopback, Reach::Socket] {
-        let open = fixture.app.router_at(Door { reach, guarded: false });
+    for exposure in [Exposure::Loopback, Exposure::UnixSocket] {
+        let open = fixture.app.router_for(ListenPolicy { exposure, requires_key: false });
         assert_eq!(ask(&open, "POST", "/predict", &[]).await.status, 200);
         assert_eq!(ask(&open, "GET", "/metrics", &scrape).await.status, 200);
-        let guarded = fixture.app.router_at(Door { reach, guarded: true });
+        let guarded = fixture.app.router_for(ListenPolicy { exposure, requires_key: true });
         assert_eq!(ask(&guarded, "POST", "/predict", &[]).await.error().0, 401);
         assert_eq!(ask(&guarded, "GET", "/metrics", &scrape).await.status, 200);
     }
-    let insecure = fixture.app.router_at(Door { reach: Reach::Network, guarded: false });
+    let insecure = fixture.app.router_for(ListenPolicy { exposure: Exposure::Network, requires_key: false });
     assert_eq!(ask(&insecure, "POST", "/predict", &[("host", "box.example")]).await.status, 200);
 }
 
 #[tokio::test]
-async fn pages_of_other_sites_cannot_use_the_open_door() {
-    let fixture = Fixture::serving().await;
-    let open = fixture.app.router_at(Door { reach: Reach::Loopback, guarded: false });
+async fn cross_site_requests_to_an_open_listener_are_refused() {
+    let fixture = ServerFixture::with_digits_serving().await;
+    let open = fixture.app.router_for(ListenPolicy { exposure: Exposure::Loopback, requires_key: false });
     let rebound = [("host", "evil.example:5000"), ("origin", "http://evil.example:5000")];
     for (method, path) in [("POST", "/predict"), ("GET", "/api/v1/models"), ("GET", "/metrics")] {
         let answer = ask(&open, method, path, &rebound).await;
@@ -255,7 +266,7 @@ async fn pages_of_other_sites_cannot_use_the_open_door() {
     assert_eq!(answer.header("access-control-allow-origin"), "", "and nothing of a read can be seen by the page");
     let own = [("origin", "http://localhost:5000"), ("sec-fetch-site", "same-origin")];
     assert_eq!(ask(&open, "POST", "/predict", &own).await.status, 200, "the console's own requests");
-    let insecure = fixture.app.router_at(Door { reach: Reach::Network, guarded: false });
+    let insecure = fixture.app.router_for(ListenPolicy { exposure: Exposure::Network, requires_key: false });
     assert_eq!(ask(&insecure, "POST", "/predict", &page).await.error().0, 403);
     let count = fixture.metric(r#"saggar_requests_rejected_total{reason="cross_site"}"#).await;
     assert_eq!(count, Some(5.0));

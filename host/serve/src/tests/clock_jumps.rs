@@ -5,14 +5,14 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::http::Request;
 use saggar_store::ManualClock;
-use saggar_store::keys::{NewKey, Scope};
+use saggar_store::keys::{KeyScope, NewKey};
 use serde_json::{Value, json};
 
 use super::access::ask;
-use super::fixture::{Answer, Fixture, picture};
+use super::fixture::{ServerFixture, TestResponse, image_json};
 use super::serving_options::ServingOptions;
-use crate::access::{Door, Reach};
-use crate::limits::IDLE_LOOK;
+use crate::access::{Exposure, ListenPolicy};
+use crate::limits::IDLE_MODEL_POLL;
 
 const HOUR: u64 = 3_600_000;
 const DAY: u64 = 24 * HOUR;
@@ -22,21 +22,21 @@ const NOON: u64 = 1_795_262_400_000;
 const JUMPS: [u64; 6] = [NOON - HOUR, NOON + DAY, NOON, NOON - DAY, HOUR, NOON];
 
 /// A server at noon that serves version 1 of `digits`.
-async fn serving() -> (Fixture, Arc<ManualClock>) {
+async fn serving_at_noon() -> (ServerFixture, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::new(NOON));
     let options = ServingOptions { clock: Arc::<ManualClock>::clone(&clock), ..ServingOptions::default() };
-    let fixture = Fixture::with_options(options);
+    let fixture = ServerFixture::with_options(options);
     fixture.publish("digits", "plugin", 1);
-    fixture.loader.look().await;
+    fixture.loader.run_once().await;
     (fixture, clock)
 }
 
 #[tokio::test]
-async fn fault_10_a_key_is_good_until_the_time_that_it_names_and_no_jump_takes_it_away() {
-    let (fixture, clock) = serving().await;
+async fn clock_jumps_before_the_expiry_do_not_invalidate_a_key() {
+    let (fixture, clock) = serving_at_noon().await;
     let new = NewKey {
         name: "short".to_owned(),
-        scopes: vec![Scope::Predict],
+        scopes: vec![KeyScope::Predict],
         projects: None,
         rate: Some("1000/s".parse().unwrap()),
         quota: None,
@@ -45,7 +45,7 @@ async fn fault_10_a_key_is_good_until_the_time_that_it_names_and_no_jump_takes_i
         expires_ms: Some(NOON + 2 * HOUR),
     };
     let key = format!("Bearer {}", fixture.home.keys().create(new, NOON).unwrap().1);
-    let router = fixture.app.router_at(Door { reach: Reach::Network, guarded: true });
+    let router = fixture.app.router_for(ListenPolicy { exposure: Exposure::Network, requires_key: true });
     for now_ms in JUMPS {
         clock.set(now_ms);
         let answer = ask(&router, "POST", "/predict", &[("authorization", &key)]).await;
@@ -55,15 +55,16 @@ async fn fault_10_a_key_is_good_until_the_time_that_it_names_and_no_jump_takes_i
             assert_eq!((answer.error().0, answer.error().1.as_str()), (401, "expired_key"), "at {now_ms}");
         }
     }
-    assert_eq!(fixture.app.access().list().len(), 1, "an expired key stays in the file");
+    assert_eq!(fixture.app.access().list_keys().len(), 1, "an expired key stays in the file");
 }
 
 #[tokio::test]
-async fn fault_10_a_prediction_that_ended_can_be_asked_for_whatever_the_clock_does() {
-    let (fixture, clock) = serving().await;
+async fn a_finished_prediction_stays_available_through_clock_jumps() {
+    let (fixture, clock) = serving_at_noon().await;
     let body = json!({ "input": { "image": [[1, 2], [3, 4]] } });
     let request = Request::put("/predictions/mine").header("content-type", "application/json");
-    let answer = Answer::of(fixture.send(request.body(Body::from(body.to_string())).unwrap()).await).await;
+    let answer =
+        TestResponse::from_response(fixture.send(request.body(Body::from(body.to_string())).unwrap()).await).await;
     assert_eq!((answer.status.as_u16(), &answer.json()["status"]), (200, &json!("succeeded")), "{}", answer.text());
     for now_ms in JUMPS {
         clock.set(now_ms);
@@ -73,13 +74,13 @@ async fn fault_10_a_prediction_that_ended_can_be_asked_for_whatever_the_clock_do
 }
 
 #[tokio::test]
-async fn fault_10_no_model_sleeps_early_or_late_because_the_clock_was_set() {
-    let (fixture, clock) = serving().await;
-    let house = tokio::spawn(Arc::clone(fixture.app.lifecycle()).keep_house(fixture.stop.subscribe()));
+async fn clock_jumps_do_not_change_when_an_idle_model_sleeps() {
+    let (fixture, clock) = serving_at_noon().await;
+    let house = tokio::spawn(Arc::clone(fixture.app.lifecycle()).run_residency_loop(fixture.stop.subscribe()));
     let keep = async |time: &str| {
         let body = Body::from(json!({ "keep_alive": time }).to_string());
         let request = Request::put("/api/v1/models/digits/config").header("content-type", "application/json");
-        let told = Answer::of(fixture.send(request.body(body).unwrap()).await).await;
+        let told = TestResponse::from_response(fixture.send(request.body(body).unwrap()).await).await;
         assert_eq!(told.status, 200, "{}", told.text());
     };
     let model = async || fixture.get("/api/v1/models/digits").await.json();
@@ -87,10 +88,10 @@ async fn fault_10_no_model_sleeps_early_or_late_because_the_clock_was_set() {
     for now_ms in JUMPS {
         clock.set(now_ms);
         assert_eq!(model().await["state"], Value::from("READY"), "at {now_ms}");
-        let answer = fixture.post_json("/models/digits/predict", &picture(1)).await;
+        let answer = fixture.post_json("/models/digits/predict", &image_json(1)).await;
         assert_eq!((answer.status.as_u16(), answer.json()["mark"].clone()), (200, json!(1)), "at {now_ms}");
         // Longer than two looks at who is idle.
-        tokio::time::sleep(2 * IDLE_LOOK).await;
+        tokio::time::sleep(2 * IDLE_MODEL_POLL).await;
         let left = model().await["versions"][0]["expires_in_ms"].as_u64().unwrap();
         assert!((300_000..=600_000).contains(&left), "at {now_ms}: {left} ms");
     }

@@ -6,14 +6,14 @@ use axum::response::Response;
 use futures::StreamExt;
 use serde_json::{Value, json};
 
-use super::fixture::{Answer, BLOCK, Fixture, TRAP};
+use super::fixture::{BLOCK, ServerFixture, TRAP, TestResponse};
 use crate::limits::BODY_BYTES_MAX;
 
-fn input(first: u8) -> Value {
+fn prediction_input(first: u8) -> Value {
     json!({ "image": [[first, 2], [3, 4]] })
 }
 
-async fn send(fixture: &Fixture, method: &str, path: &str, headers: &[(&str, &str)], body: &Value) -> Response {
+async fn send(fixture: &ServerFixture, method: &str, path: &str, headers: &[(&str, &str)], body: &Value) -> Response {
     let mut request = Request::builder().method(method).uri(path);
     for (name, value) in headers {
         request = request.header(*name, *value);
@@ -21,12 +21,18 @@ async fn send(fixture: &Fixture, method: &str, path: &str, headers: &[(&str, &st
     fixture.send(request.body(Body::from(body.to_string())).unwrap()).await
 }
 
-async fn ask(fixture: &Fixture, method: &str, path: &str, headers: &[(&str, &str)], body: &Value) -> Answer {
-    Answer::of(send(fixture, method, path, headers, body).await).await
+async fn ask(
+    fixture: &ServerFixture,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &Value,
+) -> TestResponse {
+    TestResponse::from_response(send(fixture, method, path, headers, body).await).await
 }
 
 /// Asks until the prediction has this status.
-async fn becomes(fixture: &Fixture, id: &str, status: &str) -> Value {
+async fn wait_for_status(fixture: &ServerFixture, id: &str, status: &str) -> Value {
     loop {
         let found = fixture.get(&format!("/predictions/{id}")).await.json();
         if found["status"] == status {
@@ -37,7 +43,7 @@ async fn becomes(fixture: &Fixture, id: &str, status: &str) -> Value {
 }
 
 /// Events as text: number, name and data of each.
-fn events(text: &str) -> Vec<(usize, String, Value)> {
+fn parse_events(text: &str) -> Vec<(usize, String, Value)> {
     let event = |event: &str| {
         let (id, rest) = event.strip_prefix("id: ").unwrap().split_once("\nevent: ").unwrap();
         let (name, data) = rest.split_once("\ndata: ").unwrap();
@@ -50,11 +56,11 @@ const EVENTS: (&str, &str) = ("accept", "text/event-stream");
 const ASYNC: (&str, &str) = ("prefer", "respond-async");
 
 #[tokio::test]
-async fn a_client_that_waits_gets_the_whole() {
-    let fixture = Fixture::serving().await;
+async fn a_synchronous_prediction_returns_the_complete_result() {
+    let fixture = ServerFixture::with_digits_serving().await;
     for (path, body) in [
-        ("/predictions", json!({ "input": input(1) })),
-        ("/predictions", json!({ "input": input(1), "model": "digits@1", "extra": 7 })),
+        ("/predictions", json!({ "input": prediction_input(1) })),
+        ("/predictions", json!({ "input": prediction_input(1), "model": "digits@1", "extra": 7 })),
         ("/predictions", json!({ "input": [[1, 2], [3, 4]], "model": null })),
     ] {
         let answer = ask(&fixture, "POST", path, &[], &body).await;
@@ -71,41 +77,44 @@ async fn a_client_that_waits_gets_the_whole() {
         assert!(times.is_sorted() && times[0].ends_with('Z'), "{times:?}");
         assert_eq!(fixture.get(&format!("/predictions/{}", found["id"].as_str().unwrap())).await.json(), found);
     }
-    let failed = ask(&fixture, "POST", "/predictions", &[], &json!({ "input": input(TRAP) })).await;
+    let failed = ask(&fixture, "POST", "/predictions", &[], &json!({ "input": prediction_input(TRAP) })).await;
     let found = failed.json();
     assert_eq!((failed.status.as_u16(), &found["status"]), (200, &json!("failed")));
     assert_eq!((&found["error"], &found["output"]), (&json!("the plugin trapped"), &Value::Null));
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_wait_asks_again() {
-    let fixture = Fixture::serving().await;
-    let answer = ask(&fixture, "POST", "/predictions", &[ASYNC], &json!({ "input": input(BLOCK) })).await;
+async fn an_asynchronous_prediction_is_polled_until_it_succeeds() {
+    let fixture = ServerFixture::with_digits_serving().await;
+    let answer = ask(&fixture, "POST", "/predictions", &[ASYNC], &json!({ "input": prediction_input(BLOCK) })).await;
     assert_eq!((answer.status.as_u16(), answer.header("preference-applied")), (202, "respond-async"));
     let id = answer.json()["id"].as_str().unwrap().to_owned();
     assert_eq!(answer.header("location"), format!("/predictions/{id}"));
     assert!(answer.json()["completed_at"].is_null());
-    becomes(&fixture, &id, "processing").await;
+    wait_for_status(&fixture, &id, "processing").await;
     let path = format!("/predictions/{id}");
     let soon = [("prefer", "wait=0")];
     assert_eq!(ask(&fixture, "GET", &path, &soon, &Value::Null).await.json()["status"], "processing");
     fixture.host.gate.open();
     let found = ask(&fixture, "GET", &path, &[("prefer", "wait=60")], &Value::Null).await.json();
     assert_eq!(found["status"], "succeeded");
-    let quick = ask(&fixture, "POST", "/predictions", &[("prefer", "wait=30")], &json!({ "input": input(1) })).await;
+    let quick =
+        ask(&fixture, "POST", "/predictions", &[("prefer", "wait=30")], &json!({ "input": prediction_input(1) })).await;
     assert_eq!((quick.status.as_u16(), &quick.json()["status"]), (200, &json!("succeeded")));
 }
 
 #[tokio::test]
-async fn the_same_identifier_makes_one_prediction() {
-    let fixture = Fixture::serving().await;
-    let body = json!({ "input": input(BLOCK), "model": "digits" });
+async fn a_repeated_put_with_the_same_id_creates_one_prediction() {
+    let fixture = ServerFixture::with_digits_serving().await;
+    let body = json!({ "input": prediction_input(BLOCK), "model": "digits" });
     let first = ask(&fixture, "PUT", "/predictions/mine", &[ASYNC], &body).await;
     assert_eq!((first.status.as_u16(), &first.json()["id"]), (202, &json!("mine")));
     // Written otherwise, it is the same.
-    let again = json!({ "model": "digits", "webhook": null, "input": input(BLOCK) });
+    let again = json!({ "model": "digits", "webhook": null, "input": prediction_input(BLOCK) });
     assert_eq!(ask(&fixture, "PUT", "/predictions/mine", &[ASYNC], &again).await.status, 202);
-    for other in [json!({ "input": input(1), "model": "digits" }), json!({ "input": input(BLOCK) })] {
+    for other in
+        [json!({ "input": prediction_input(1), "model": "digits" }), json!({ "input": prediction_input(BLOCK) })]
+    {
         let refused = ask(&fixture, "PUT", "/predictions/mine", &[], &other).await.error();
         assert_eq!((refused.0, refused.2.as_str()), (409, "prediction mine has another input or model"));
     }
@@ -117,7 +126,7 @@ async fn the_same_identifier_makes_one_prediction() {
             tower::ServiceExt::oneshot(router, request).await
         }
     });
-    becomes(&fixture, "mine", "processing").await;
+    wait_for_status(&fixture, "mine", "processing").await;
     waiting.abort();
     let _ = waiting.await;
     fixture.host.gate.open();
@@ -128,11 +137,11 @@ async fn the_same_identifier_makes_one_prediction() {
 }
 
 #[tokio::test]
-async fn cancel() {
-    let fixture = Fixture::serving().await;
-    let body = json!({ "input": input(BLOCK) });
+async fn a_running_prediction_can_be_cancelled() {
+    let fixture = ServerFixture::with_digits_serving().await;
+    let body = json!({ "input": prediction_input(BLOCK) });
     ask(&fixture, "PUT", "/predictions/mine", &[ASYNC], &body).await;
-    becomes(&fixture, "mine", "processing").await;
+    wait_for_status(&fixture, "mine", "processing").await;
     let canceled = ask(&fixture, "POST", "/predictions/mine/cancel", &[], &Value::Null).await;
     assert_eq!((canceled.status.as_u16(), &canceled.json()["status"]), (200, &json!("canceled")));
     let line = r#"saggar_predict_requests_total{model="digits",outcome="cancelled",version="1"}"#;
@@ -141,16 +150,18 @@ async fn cancel() {
     fixture.host.gate.open();
     let after = ask(&fixture, "POST", "/predictions/mine/cancel", &[], &Value::Null).await.json();
     assert_eq!((&after["status"], &after["output"]), (&json!("canceled"), &Value::Null));
-    let done = ask(&fixture, "POST", "/predictions", &[], &json!({ "input": input(1) })).await.json();
+    let done = ask(&fixture, "POST", "/predictions", &[], &json!({ "input": prediction_input(1) })).await.json();
     let path = format!("/predictions/{}/cancel", done["id"].as_str().unwrap());
     assert_eq!(ask(&fixture, "POST", &path, &[], &Value::Null).await.json()["status"], "succeeded");
 }
 
 /// Nobody knows its identifier, so nobody could ask for it.
 #[tokio::test]
-async fn a_prediction_ends_with_the_client_that_waits_for_it() {
-    let fixture = Fixture::serving().await;
-    let request = Request::post("/predictions").body(Body::from(json!({ "input": input(BLOCK) }).to_string())).unwrap();
+async fn a_synchronous_prediction_is_cancelled_when_its_client_disconnects() {
+    let fixture = ServerFixture::with_digits_serving().await;
+    let request = Request::post("/predictions")
+        .body(Body::from(json!({ "input": prediction_input(BLOCK) }).to_string()))
+        .unwrap();
     let waiting = tokio::spawn(tower::ServiceExt::oneshot(fixture.router.clone(), request));
     fixture.metric_becomes(r#"saggar_predict_in_flight{model="digits",version="1"}"#, Some(1.0)).await;
     waiting.abort();
@@ -159,20 +170,20 @@ async fn a_prediction_ends_with_the_client_that_waits_for_it() {
     fixture.host.gate.open();
 }
 
-async fn speaking() -> Fixture {
-    let fixture = Fixture::new();
+async fn serving_streaming_model() -> ServerFixture {
+    let fixture = ServerFixture::new();
     fixture.publish("speaker", "plugin that speaks", 1);
-    fixture.loader.look().await;
+    fixture.loader.run_once().await;
     fixture
 }
 
 #[tokio::test]
-async fn events_come_in_order_and_can_be_gone_on_with() {
-    let fixture = speaking().await;
+async fn events_are_ordered_and_resume_after_last_event_id() {
+    let fixture = serving_streaming_model().await;
     let body = json!({ "input": { "prompt": "né" } });
     let answer = ask(&fixture, "PUT", "/predictions/talk", &[EVENTS], &body).await;
     assert_eq!((answer.header("content-type"), answer.header("cache-control")), ("text/event-stream", "no-store"));
-    let found = events(&answer.text());
+    let found = parse_events(&answer.text());
     let names: Vec<&str> = found.iter().map(|(_, name, _)| name.as_str()).collect();
     assert_eq!(names, ["start", "output", "output", "metric", "completed"]);
     assert_eq!(found.iter().map(|(id, ..)| *id).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
@@ -182,19 +193,19 @@ async fn events_come_in_order_and_can_be_gone_on_with() {
     assert_eq!(found[4].2["output"], json!({ "said": "né", "bytes": 3 }));
     assert_eq!(found[4].2, fixture.get("/predictions/talk").await.json());
     let rest = ask(&fixture, "GET", "/predictions/talk", &[EVENTS, ("last-event-id", "2")], &Value::Null).await;
-    assert_eq!(events(&rest.text()), found[2..]);
+    assert_eq!(parse_events(&rest.text()), found[2..]);
     let none = ask(&fixture, "GET", "/predictions/talk", &[EVENTS, ("last-event-id", "5")], &Value::Null).await;
     assert_eq!(none.text(), "");
     let failed = ask(&fixture, "POST", "/predictions", &[EVENTS], &json!({ "input": { "prompt": "fail" } })).await;
-    let found = events(&failed.text());
+    let found = parse_events(&failed.text());
     let names: Vec<&str> = found.iter().map(|(_, name, _)| name.as_str()).collect();
     assert_eq!(names, ["start", "output", "completed"]);
     assert_eq!((&found[2].2["status"], &found[2].2["error"]), (&json!("failed"), &json!("the plugin trapped")));
 }
 
 #[tokio::test]
-async fn a_reader_of_events_that_goes_away_stops_the_plugin() {
-    let fixture = speaking().await;
+async fn a_disconnected_event_reader_cancels_the_prediction() {
+    let fixture = serving_streaming_model().await;
     let body = json!({ "input": { "prompt": "flood" } });
     let response = send(&fixture, "POST", "/predictions", &[EVENTS], &body).await;
     let mut stream = response.into_body().into_data_stream();
@@ -203,8 +214,8 @@ async fn a_reader_of_events_that_goes_away_stops_the_plugin() {
         text.push_str(core::str::from_utf8(&stream.next().await.unwrap().unwrap()).unwrap());
     }
     drop(stream);
-    let id = events(text.split_inclusive("\n\n").next().unwrap())[0].2["id"].as_str().unwrap().to_owned();
-    becomes(&fixture, &id, "canceled").await;
+    let id = parse_events(text.split_inclusive("\n\n").next().unwrap())[0].2["id"].as_str().unwrap().to_owned();
+    wait_for_status(&fixture, &id, "canceled").await;
     let counts = |outcome: &str| {
         format!("saggar_predict_requests_total{{model=\"speaker\",outcome=\"{outcome}\",version=\"1\"}}")
     };
@@ -212,8 +223,8 @@ async fn a_reader_of_events_that_goes_away_stops_the_plugin() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_said_before_anything_is_made() {
-    let fixture = Fixture::serving().await;
+async fn invalid_requests_create_no_prediction() {
+    let fixture = ServerFixture::with_digits_serving().await;
     let cases = [
         (json!({}), 400, "body: input: missing"),
         (json!([1]), 400, "body: expected an object with input"),
@@ -222,15 +233,15 @@ async fn what_is_wrong_is_said_before_anything_is_made() {
             400,
             "picture: the model has no such input; it takes image (uint8[2, 2])",
         ),
-        (json!({ "input": input(1), "model": "letters" }), 404, "no model letters; known are digits"),
+        (json!({ "input": prediction_input(1), "model": "letters" }), 404, "no model letters; known are digits"),
         (
-            json!({ "input": input(1), "model": "digits@9" }),
+            json!({ "input": prediction_input(1), "model": "digits@9" }),
             404,
             "version 9 of model digits is unknown; version 1 serves",
         ),
-        (json!({ "input": input(1), "model": 7 }), 400, "body: model: expected a string"),
+        (json!({ "input": prediction_input(1), "model": 7 }), 400, "body: model: expected a string"),
         (
-            json!({ "input": input(1), "webhook": "http://127.0.0.1:1/x" }),
+            json!({ "input": prediction_input(1), "webhook": "http://127.0.0.1:1/x" }),
             422,
             "webhook: this server sends none; `saggar serve --webhooks-allow ADDRESS` has it send them",
         ),
@@ -243,7 +254,7 @@ async fn what_is_wrong_is_said_before_anything_is_made() {
     }
     assert_eq!(fixture.get("/predictions/mine").await.error().0, 404);
     assert_eq!(fixture.post_json("/predictions/mine/cancel", "").await.error().0, 404);
-    let body = json!({ "input": input(1) });
+    let body = json!({ "input": prediction_input(1) });
     assert_eq!(ask(&fixture, "PUT", "/predictions/a%20b", &[], &body).await.error().0, 400);
     let png = [("content-type", "image/png")];
     assert_eq!(ask(&fixture, "POST", "/predictions", &png, &body).await.error().0, 415);

@@ -7,46 +7,50 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
-use super::fixture::{BLOCK, Fixture, picture};
-use crate::connection::descriptors::Capacity;
-use crate::connection::{self, Patience};
-use crate::{Certificates, Listener};
+use super::fixture::{BLOCK, ServerFixture, image_json};
+use crate::connection::file_descriptors::ConnectionCapacity;
+use crate::connection::{self, ConnectionTimeouts};
+use crate::{ServerListener, TlsCertificates};
 
 /// A server on a port of its own.
-pub(super) struct Server {
-    pub(super) fixture: Fixture,
+pub(super) struct LoopbackServer {
+    pub(super) fixture: ServerFixture,
     pub(super) address: SocketAddr,
     pub(super) task: JoinHandle<std::io::Result<()>>,
 }
 
-impl Server {
+impl LoopbackServer {
     /// One whose requests pass no door.
-    pub(super) async fn start(patience: Patience) -> Server {
-        Server::start_with(patience, None, false).await
+    pub(super) async fn start(patience: ConnectionTimeouts) -> LoopbackServer {
+        LoopbackServer::start_with(patience, None, false).await
     }
 
     /// One that lets requests in as the real one does on this machine, where no keys are required.
-    pub(super) async fn with_door() -> Server {
-        Server::start_with(Patience::default(), None, true).await
+    pub(super) async fn with_listen_policy() -> LoopbackServer {
+        LoopbackServer::start_with(ConnectionTimeouts::default(), None, true).await
     }
 
-    pub(super) async fn start_with(patience: Patience, certificates: Option<Certificates>, door: bool) -> Server {
-        Server::start_within(Capacity::default(), patience, certificates, door).await
-    }
-
-    async fn start_within(
-        capacity: Capacity,
-        patience: Patience,
-        certificates: Option<Certificates>,
+    pub(super) async fn start_with(
+        patience: ConnectionTimeouts,
+        certificates: Option<TlsCertificates>,
         door: bool,
-    ) -> Server {
-        let fixture = Fixture::serving().await;
-        let listener = Listener::tcp(([127, 0, 0, 1], 0).into(), certificates, false).await.unwrap();
+    ) -> LoopbackServer {
+        LoopbackServer::start_with_capacity(ConnectionCapacity::default(), patience, certificates, door).await
+    }
+
+    async fn start_with_capacity(
+        capacity: ConnectionCapacity,
+        patience: ConnectionTimeouts,
+        certificates: Option<TlsCertificates>,
+        door: bool,
+    ) -> LoopbackServer {
+        let fixture = ServerFixture::with_digits_serving().await;
+        let listener = ServerListener::tcp(([127, 0, 0, 1], 0).into(), certificates, false).await.unwrap();
         let address = listener.url().rsplit('/').next().unwrap().parse().unwrap();
-        let router = if door { fixture.app.router_at(listener.door()) } else { fixture.router.clone() };
+        let router = if door { fixture.app.router_for(listener.listen_policy()) } else { fixture.router.clone() };
         let stopping = fixture.stop.subscribe();
         let task = tokio::spawn(connection::serve(vec![(listener, router)], stopping, patience, capacity));
-        Server { fixture, address, task }
+        LoopbackServer { fixture, address, task }
     }
 
     pub(super) async fn connect(&self) -> TcpStream {
@@ -62,10 +66,10 @@ impl Server {
     }
 
     /// Checks that it still serves others.
-    pub(super) async fn still_serves(&self) {
+    pub(super) async fn assert_still_serves(&self) {
         let mut stream = self.connect().await;
         stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
-        assert!(answer(&mut stream, "ok").await.starts_with("HTTP/1.1 200 OK"));
+        assert!(read_response(&mut stream, "ok").await.starts_with("HTTP/1.1 200 OK"));
     }
 }
 
@@ -82,13 +86,13 @@ pub(super) async fn read_to_close(stream: &mut TcpStream) -> (String, bool) {
     (String::from_utf8_lossy(&read).into_owned(), closed)
 }
 
-pub(super) fn predict(body: &str) -> String {
+pub(super) fn predict_request(body: &str) -> String {
     let head = "POST /predict HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n";
     format!("{head}content-length: {}\r\n\r\n{body}", body.len())
 }
 
 /// Reads until the answer's end is there.
-pub(super) async fn answer(stream: &mut TcpStream, end: &str) -> String {
+pub(super) async fn read_response(stream: &mut TcpStream, end: &str) -> String {
     let mut read = Vec::new();
     while !String::from_utf8_lossy(&read).contains(end) {
         let mut piece = [0; 4096];
@@ -100,12 +104,12 @@ pub(super) async fn answer(stream: &mut TcpStream, end: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_connection_takes_requests_one_after_the_other() {
-    let server = Server::start(Patience::default()).await;
+async fn a_connection_serves_several_requests_in_turn() {
+    let server = LoopbackServer::start(ConnectionTimeouts::default()).await;
     let mut stream = server.connect().await;
     for _ in 0..3 {
-        stream.write_all(predict(&picture(1)).as_bytes()).await.unwrap();
-        let answer = answer(&mut stream, "}").await;
+        stream.write_all(predict_request(&image_json(1)).as_bytes()).await.unwrap();
+        let answer = read_response(&mut stream, "}").await;
         assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
         assert!(answer.ends_with(r#"{"sum":10.0,"mark":1}"#), "{answer}");
     }
@@ -113,24 +117,24 @@ async fn a_connection_takes_requests_one_after_the_other() {
 
 /// 100 MB are refused when their length is, and a client that sends them all the same reads the answer.
 #[tokio::test]
-async fn a_body_that_comes_after_its_answer_does_not_end_the_connection() {
-    let server = Server::start(Patience::default()).await;
+async fn a_body_sent_after_its_response_does_not_close_the_connection() {
+    let server = LoopbackServer::start(ConnectionTimeouts::default()).await;
     let mut stream = server.connect().await;
     for path in ["/no/such/path", "/models/nothing/predict"] {
         let head = format!(
             "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n"
         );
         stream.write_all(head.as_bytes()).await.unwrap();
-        assert!(answer(&mut stream, "}").await.starts_with("HTTP/1.1 404 "), "{path}");
+        assert!(read_response(&mut stream, "}").await.starts_with("HTTP/1.1 404 "), "{path}");
         stream.write_all(b"{}").await.unwrap();
     }
     stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
-    assert!(answer(&mut stream, "ok").await.starts_with("HTTP/1.1 200 "), "the same connection goes on");
+    assert!(read_response(&mut stream, "ok").await.starts_with("HTTP/1.1 200 "), "the same connection goes on");
 }
 
 #[tokio::test]
-async fn a_long_body_is_refused_unread_and_its_client_is_told() {
-    let server = Server::start(Patience::default()).await;
+async fn a_body_over_the_limit_is_refused_unread_with_413() {
+    let server = LoopbackServer::start(ConnectionTimeouts::default()).await;
     for head in ["content-length: 100000000\r\n\r\n", "transfer-encoding: chunked\r\n\r\n"] {
         let mut stream = server.connect().await;
         let head = format!("POST /predict HTTP/1.1\r\nhost: x\r\n{head}");
@@ -168,19 +172,19 @@ async fn a_long_body_is_refused_unread_and_its_client_is_told() {
 }
 
 #[tokio::test]
-async fn a_client_that_asks_first_is_told_not_to_send() {
-    let server = Server::start(Patience::default()).await;
+async fn an_expect_continue_for_a_long_body_is_refused() {
+    let server = LoopbackServer::start(ConnectionTimeouts::default()).await;
     let mut stream = server.connect().await;
     let head = "POST /predict HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 100000000\r\n\r\n";
     stream.write_all(head.as_bytes()).await.unwrap();
-    let answer = answer(&mut stream, "}").await;
+    let answer = read_response(&mut stream, "}").await;
     assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
 }
 
 #[tokio::test]
-async fn a_head_that_does_not_come_ends_the_connection() {
-    let patience = Patience { head: Duration::from_millis(50), ..Patience::default() };
-    let server = Server::start(patience).await;
+async fn an_unfinished_request_head_times_out() {
+    let patience = ConnectionTimeouts { head: Duration::from_millis(50), ..ConnectionTimeouts::default() };
+    let server = LoopbackServer::start(patience).await;
     let mut stream = server.connect().await;
     stream.write_all(b"POST /predict HTTP/1.1\r\nhost").await.unwrap();
     let mut rest = Vec::new();
@@ -189,8 +193,8 @@ async fn a_head_that_does_not_come_ends_the_connection() {
 }
 
 #[tokio::test]
-async fn nonsense_ends_the_connection_alone() {
-    let server = Server::start(Patience::default()).await;
+async fn invalid_http_closes_only_its_own_connection() {
+    let server = LoopbackServer::start(ConnectionTimeouts::default()).await;
     for nonsense in [&b"\x16\x03\x01\x02\x00\x01\x00"[..], b"GET\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", &[b'x'; 100_000]]
     {
         let mut stream = server.connect().await;
@@ -200,17 +204,17 @@ async fn nonsense_ends_the_connection_alone() {
     }
     let mut stream = server.connect().await;
     stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
-    assert!(answer(&mut stream, "ok").await.starts_with("HTTP/1.1 200 OK"));
+    assert!(read_response(&mut stream, "ok").await.starts_with("HTTP/1.1 200 OK"));
 }
 
 #[tokio::test]
-async fn a_server_that_stops_finishes_what_it_began() {
-    let server = Server::start(Patience::default()).await;
+async fn a_stopping_server_finishes_requests_in_flight() {
+    let server = LoopbackServer::start(ConnectionTimeouts::default()).await;
     let mut idle = server.connect().await;
     idle.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
-    answer(&mut idle, "ok").await;
+    read_response(&mut idle, "ok").await;
     let mut busy = server.connect().await;
-    busy.write_all(predict(&picture(BLOCK)).as_bytes()).await.unwrap();
+    busy.write_all(predict_request(&image_json(BLOCK)).as_bytes()).await.unwrap();
     let in_flight = r#"saggar_predict_in_flight{model="digits",version="1"}"#;
     server.fixture.metric_becomes(in_flight, Some(1.0)).await;
     server.fixture.stop.send(true).unwrap();
@@ -219,16 +223,18 @@ async fn a_server_that_stops_finishes_what_it_began() {
         tokio::task::yield_now().await;
     }
     server.fixture.host.gate.open();
-    let answer = answer(&mut busy, "}").await;
+    let answer = read_response(&mut busy, "}").await;
     assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
     server.task.await.unwrap().unwrap();
 }
 
 #[tokio::test]
-async fn a_request_that_takes_too_long_does_not_keep_the_server_up() {
-    let server = Server::start(Patience { drain: Duration::from_millis(20), ..Patience::default() }).await;
+async fn a_request_past_the_drain_timeout_does_not_delay_shutdown() {
+    let server =
+        LoopbackServer::start(ConnectionTimeouts { drain: Duration::from_millis(20), ..ConnectionTimeouts::default() })
+            .await;
     let mut busy = server.connect().await;
-    busy.write_all(predict(&picture(BLOCK)).as_bytes()).await.unwrap();
+    busy.write_all(predict_request(&image_json(BLOCK)).as_bytes()).await.unwrap();
     let in_flight = r#"saggar_predict_in_flight{model="digits",version="1"}"#;
     server.fixture.metric_becomes(in_flight, Some(1.0)).await;
     server.fixture.stop.send(true).unwrap();
@@ -236,47 +242,47 @@ async fn a_request_that_takes_too_long_does_not_keep_the_server_up() {
     server.fixture.host.gate.open();
 }
 
-const HEALTH: &[u8] = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n";
+const HEALTH_REQUEST: &[u8] = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n";
 
 /// Connections that asked something, and may ask more.
-async fn idle(server: &Server, count: usize) -> Vec<TcpStream> {
+async fn open_idle_connections(server: &LoopbackServer, count: usize) -> Vec<TcpStream> {
     let mut idle = Vec::new();
     for _ in 0..count {
         let mut stream = server.connect().await;
-        stream.write_all(HEALTH).await.unwrap();
-        answer(&mut stream, "ok").await;
+        stream.write_all(HEALTH_REQUEST).await.unwrap();
+        read_response(&mut stream, "ok").await;
         idle.push(stream);
     }
     idle
 }
 
 #[tokio::test]
-async fn idle_connections_make_room_for_new_ones_and_busy_ones_do_not() {
-    let capacity = Capacity::of_connections(6);
-    let server = Server::start_within(capacity, Patience::default(), None, false).await;
+async fn idle_connections_are_evicted_and_busy_ones_are_not() {
+    let capacity = ConnectionCapacity::from_connections(6);
+    let server = LoopbackServer::start_with_capacity(capacity, ConnectionTimeouts::default(), None, false).await;
     let mut busy = server.connect().await;
-    busy.write_all(predict(&picture(BLOCK)).as_bytes()).await.unwrap();
+    busy.write_all(predict_request(&image_json(BLOCK)).as_bytes()).await.unwrap();
     let in_flight = r#"saggar_predict_in_flight{model="digits",version="1"}"#;
     server.fixture.metric_becomes(in_flight, Some(1.0)).await;
-    let mut idle = idle(&server, 5).await;
+    let mut idle = open_idle_connections(&server, 5).await;
     // All of them are taken, and one after the other goes for a client that comes.
     for (at, mut stream) in std::iter::zip(0.., idle.drain(..4)) {
         let mut late = server.connect().await;
-        late.write_all(HEALTH).await.unwrap();
-        answer(&mut late, "ok").await;
+        late.write_all(HEALTH_REQUEST).await.unwrap();
+        read_response(&mut late, "ok").await;
         if at == 0 {
             assert_eq!(stream.read(&mut [0; 16]).await.unwrap(), 0, "the one that was idle for longest is closed");
         }
     }
     server.fixture.host.gate.open();
-    assert!(answer(&mut busy, "}").await.starts_with("HTTP/1.1 200 OK"));
+    assert!(read_response(&mut busy, "}").await.starts_with("HTTP/1.1 200 OK"));
 }
 
 /// Heads that never end take places too, until another needs them.
 #[tokio::test]
-async fn connections_that_ask_nothing_make_room() {
-    let capacity = Capacity::of_connections(4);
-    let server = Server::start_within(capacity, Patience::default(), None, false).await;
+async fn connections_without_a_complete_request_are_evicted() {
+    let capacity = ConnectionCapacity::from_connections(4);
+    let server = LoopbackServer::start_with_capacity(capacity, ConnectionTimeouts::default(), None, false).await;
     let mut quiet = Vec::new();
     for at in 0..4 {
         let mut stream = server.connect().await;
@@ -285,5 +291,5 @@ async fn connections_that_ask_nothing_make_room() {
         }
         quiet.push(stream);
     }
-    idle(&server, 3).await;
+    open_idle_connections(&server, 3).await;
 }

@@ -13,32 +13,35 @@ use axum::http::{Request, StatusCode};
 use axum::response::Response;
 use saggar_device::meter::MeterCharge;
 use saggar_device::{DeviceInfo, Meter};
-use saggar_jobs::{JobError, Jobs, Launcher, Layout};
-use saggar_metrics::Metrics;
-use saggar_plugin::{ModelPort, PluginError, Signature, Terms};
+use saggar_jobs::{JobError, JobService, SchedulerConfig, WorkerLauncher};
+use saggar_metrics::MetricsRegistry;
+use saggar_plugin::{ModelPort, ModelSignature, PluginError, PredictionOptions};
 use saggar_store::checkpoint::{SavedVariable, VariableKind};
-use saggar_store::dataset::Datasets;
-use saggar_store::dataset::upload::Uploads;
+use saggar_store::dataset::DatasetStore;
+use saggar_store::dataset::upload::UploadStore;
 use saggar_store::digest::Digest;
-use saggar_store::home::Home;
-use saggar_store::models::{Models, Publication, Published};
-use saggar_store::objects::Objects;
+use saggar_store::models::{ModelPublication, ModelRegistry, PublishedVersion};
+use saggar_store::objects::ObjectStorage;
 use saggar_store::records::sqlite::SqliteRecords;
-use saggar_store::records::{Claim, Records};
+use saggar_store::records::{ClaimedJob, JobRecords};
+use saggar_store::state_dir::StateDir;
 use saggar_tensor::{DType, Descriptor, Shape};
 use serde_json::Value;
 use tokio::sync::watch;
 use tower::ServiceExt;
 
-use super::formula::Formula;
+use super::formula_model::FormulaPredictor;
 use super::serving_options::ServingOptions;
-use super::speaker::Speaker;
+use super::streaming_model::StreamingPredictor;
 use crate::models::{
-    Account, Candidate, ImportError, Kind, Lifecycle, LoadError, Loaded, Loader, ModelFiles, ModelHost, ModelImporter,
-    ModelRouter, Phase, Predictor,
+    DeviceUsageAccount, ImportError, LoadError, LoadKind, LoadPhase, LoadedVersion, ModelFiles, ModelHost,
+    ModelImporter, ModelLifecycle, ModelPredictor, ModelRouter, ReconcileLoop, VersionCandidate,
 };
-use crate::predict::decode::Tensor;
-use crate::{Access, App, Audit, Device, Devices, MemoryBudget, Parts, PluginFacts, PluginInspector};
+use crate::predict::decode::PredictionTensor;
+use crate::{
+    AccessControl, AppParts, AppState, AuditLog, DeviceInventory, MachineDevice, PluginFacts, PluginInspector,
+    RequestMemoryBudget,
+};
 
 /// First pixels that make the model misbehave.
 pub(super) const TRAP: u8 = 200;
@@ -49,56 +52,56 @@ pub(super) const PANIC: u8 = 204;
 pub(super) const BAD_OUTPUT: u8 = 205;
 
 /// What each model holds of its device.
-pub(super) const BYTES: u64 = 4096;
+pub(super) const MODEL_BYTES: u64 = 4096;
 
-pub(super) struct Fixture {
+pub(super) struct ServerFixture {
     directory: Arc<tempfile::TempDir>,
-    pub(super) home: Home,
+    pub(super) home: StateDir,
     pub(super) records: Arc<SqliteRecords>,
-    pub(super) models: Models,
-    pub(super) loader: Loader,
-    pub(super) host: Arc<Double>,
-    pub(super) app: App,
+    pub(super) models: ModelRegistry,
+    pub(super) loader: ReconcileLoop,
+    pub(super) host: Arc<FakeModelHost>,
+    pub(super) app: AppState,
     pub(super) router: Router,
     pub(super) stop: watch::Sender<bool>,
 }
 
-impl Fixture {
-    pub(super) fn new() -> Fixture {
-        Fixture::within(Arc::new(tempfile::tempdir().unwrap()), ServingOptions::default())
+impl ServerFixture {
+    pub(super) fn new() -> ServerFixture {
+        ServerFixture::in_directory(Arc::new(tempfile::tempdir().unwrap()), ServingOptions::default())
     }
 
     /// Whose models hold at most so many bytes of their device.
-    pub(super) fn with_memory(bytes_max: u64) -> Fixture {
+    pub(super) fn with_model_memory(bytes_max: u64) -> ServerFixture {
         let memory = ServingOptions { models_bytes: bytes_max, ..ServingOptions::default() };
-        Fixture::within(Arc::new(tempfile::tempdir().unwrap()), memory)
+        ServerFixture::in_directory(Arc::new(tempfile::tempdir().unwrap()), memory)
     }
 
-    pub(super) fn with_options(options: ServingOptions) -> Fixture {
-        Fixture::within(Arc::new(tempfile::tempdir().unwrap()), options)
+    pub(super) fn with_options(options: ServingOptions) -> ServerFixture {
+        ServerFixture::in_directory(Arc::new(tempfile::tempdir().unwrap()), options)
     }
 
-    /// As [`Fixture::again`], with other options.
-    pub(super) fn again_with(&self, options: ServingOptions) -> Fixture {
-        Fixture::within(Arc::clone(&self.directory), options)
+    /// As [`ServerFixture::restarted`], with other options.
+    pub(super) fn restarted_with(&self, options: ServingOptions) -> ServerFixture {
+        ServerFixture::in_directory(Arc::clone(&self.directory), options)
     }
 
     /// Another server over the same directory, as after a restart.
-    pub(super) fn again(&self) -> Fixture {
-        Fixture::within(Arc::clone(&self.directory), ServingOptions::default())
+    pub(super) fn restarted(&self) -> ServerFixture {
+        ServerFixture::in_directory(Arc::clone(&self.directory), ServingOptions::default())
     }
 
-    fn within(directory: Arc<tempfile::TempDir>, options: ServingOptions) -> Fixture {
-        let home = Home::open(directory.path().join("home")).unwrap();
-        let metrics = Arc::new(Metrics::new());
+    fn in_directory(directory: Arc<tempfile::TempDir>, options: ServingOptions) -> ServerFixture {
+        let home = StateDir::open(directory.path().join("home")).unwrap();
+        let metrics = Arc::new(MetricsRegistry::new());
         let records = Arc::new(SqliteRecords::open(&home.database()).unwrap());
-        let models = Models::new(home.models());
-        let host = Arc::new(Double::default());
+        let models = ModelRegistry::new(home.models());
+        let host = Arc::new(FakeModelHost::default());
         let router = ModelRouter::new(Arc::clone(&metrics));
-        let router = Arc::new(if options.loads_on_demand { router.loading_on_demand() } else { router });
-        let as_host: Arc<dyn ModelHost> = Arc::<Double>::clone(&host);
+        let router = Arc::new(if options.loads_on_demand { router.with_on_demand_loading() } else { router });
+        let as_host: Arc<dyn ModelHost> = Arc::<FakeModelHost>::clone(&host);
         let clock = Arc::clone(&options.clock);
-        let lifecycle = Lifecycle::new(
+        let lifecycle = ModelLifecycle::new(
             models.clone(),
             as_host,
             Arc::clone(&router),
@@ -106,14 +109,14 @@ impl Fixture {
             clock.clone(),
             options.models_bytes,
         );
-        let lifecycle = Arc::new(lifecycle.following(options.follow));
-        let loader = Loader::new(Arc::clone(&lifecycle));
-        let as_records: Arc<dyn Records> = Arc::<SqliteRecords>::clone(&records);
-        let (workers, layout) = (Arc::new(NoWorkers), Layout::simple(1));
-        let jobs = Jobs::new(as_records, clock.clone(), Arc::clone(&metrics), workers, home.jobs(), layout);
-        let datasets = Datasets::new(home.datasets());
+        let lifecycle = Arc::new(lifecycle.with_follow_policy(options.follow));
+        let loader = ReconcileLoop::new(Arc::clone(&lifecycle));
+        let as_records: Arc<dyn JobRecords> = Arc::<SqliteRecords>::clone(&records);
+        let (workers, layout) = (Arc::new(PanickingLauncher), SchedulerConfig::single_queue(1));
+        let jobs = JobService::new(as_records, clock.clone(), Arc::clone(&metrics), workers, home.jobs(), layout);
+        let datasets = DatasetStore::new(home.datasets());
         let (stop, stopping) = watch::channel(false);
-        let parts = Parts {
+        let parts = AppParts {
             models: router,
             lifecycle,
             jobs,
@@ -121,43 +124,43 @@ impl Fixture {
             home: home.clone(),
             models_dir: home.models(),
             storage_quota: None,
-            objects: Objects::local(&home.objects()).unwrap(),
-            uploads: Uploads::new(home.uploads(), datasets.clone()),
+            objects: ObjectStorage::local(&home.objects()).unwrap(),
+            uploads: UploadStore::new(home.uploads(), datasets.clone()),
             datasets,
-            importer: Arc::new(NoImporter),
-            inspector: Arc::new(Words),
-            devices: Arc::new(Devices::new(vec![device()])),
+            importer: Arc::new(UnavailableImporter),
+            inspector: Arc::new(TextPluginInspector),
+            devices: Arc::new(DeviceInventory::new(vec![device()])),
             webhooks: Vec::new(),
-            access: Arc::new(Access::new(home.keys(), home.key_usage(), clock.clone(), Arc::clone(&metrics))),
-            memory: MemoryBudget::new(options.requests_bytes),
-            audit: Audit::new(home.audit_log(), clock.clone()),
+            access: Arc::new(AccessControl::new(home.keys(), home.key_usage(), clock.clone(), Arc::clone(&metrics))),
+            memory: RequestMemoryBudget::new(options.requests_bytes),
+            audit: AuditLog::new(home.audit_log(), clock.clone()),
         };
-        let app = App::new(parts, clock, stopping);
+        let app = AppState::new(parts, clock, stopping);
         let router = app.router();
-        Fixture { directory, home, records, models, loader, host, app, router, stop }
+        ServerFixture { directory, home, records, models, loader, host, app, router, stop }
     }
 
     /// With version 1 of `digits` serving, whose requests hold at most so many bytes of memory.
-    pub(super) async fn with_request_memory(bytes_max: u64) -> Fixture {
+    pub(super) async fn with_request_memory(bytes_max: u64) -> ServerFixture {
         let memory = ServingOptions { requests_bytes: bytes_max, ..ServingOptions::default() };
-        Fixture::within(Arc::new(tempfile::tempdir().unwrap()), memory).with_digits().await
+        ServerFixture::in_directory(Arc::new(tempfile::tempdir().unwrap()), memory).publish_digits().await
     }
 
     /// With version 1 of `digits` serving.
-    pub(super) async fn serving() -> Fixture {
-        Fixture::new().with_digits().await
+    pub(super) async fn with_digits_serving() -> ServerFixture {
+        ServerFixture::new().publish_digits().await
     }
 
-    async fn with_digits(self) -> Fixture {
+    async fn publish_digits(self) -> ServerFixture {
         let fixture = self;
         fixture.publish("digits", "plugin", 1);
-        fixture.loader.look().await;
+        fixture.loader.run_once().await;
         fixture
     }
 
     /// Claims the job whose turn it is.
-    pub(super) fn claim(&self, now_ms: u64) -> Claim {
-        let id = self.records.queued().unwrap().remove(0).id;
+    pub(super) fn claim(&self, now_ms: u64) -> ClaimedJob {
+        let id = self.records.queued_jobs().unwrap().remove(0).id;
         self.records.claim(&id, "any", now_ms).unwrap().unwrap()
     }
 
@@ -169,7 +172,7 @@ impl Fixture {
             descriptor: Descriptor::new(DType::I32, Shape::scalar()),
             bytes: Bytes::copy_from_slice(&mark.to_le_bytes()),
         };
-        let publication = Publication {
+        let publication = ModelPublication {
             model,
             plugin: plugin.as_bytes(),
             variables: &[bias],
@@ -182,29 +185,29 @@ impl Fixture {
     }
 
     pub(super) fn version_dir(&self, model: &str, version: u64) -> PathBuf {
-        self.models.dir(model, version).unwrap()
+        self.models.version_dir(model, version).unwrap()
     }
 
     pub(super) async fn send(&self, request: Request<Body>) -> Response {
         self.router.clone().oneshot(request).await.unwrap()
     }
 
-    pub(super) async fn get(&self, path: &str) -> Answer {
-        Answer::of(self.send(Request::get(path).body(Body::empty()).unwrap()).await).await
+    pub(super) async fn get(&self, path: &str) -> TestResponse {
+        TestResponse::from_response(self.send(Request::get(path).body(Body::empty()).unwrap()).await).await
     }
 
-    pub(super) async fn post(&self, path: &str, content_type: &str, body: impl Into<Body>) -> Answer {
+    pub(super) async fn post(&self, path: &str, content_type: &str, body: impl Into<Body>) -> TestResponse {
         let request = Request::post(path).header("content-type", content_type).body(body.into()).unwrap();
-        Answer::of(self.send(request).await).await
+        TestResponse::from_response(self.send(request).await).await
     }
 
-    pub(super) async fn post_json(&self, path: &str, body: &str) -> Answer {
+    pub(super) async fn post_json(&self, path: &str, body: &str) -> TestResponse {
         self.post(path, "application/json", body.to_owned()).await
     }
 
     /// A prediction for a picture that begins with `first`.
-    pub(super) async fn predict(&self, first: u8) -> Answer {
-        self.post_json("/predict", &picture(first)).await
+    pub(super) async fn predict(&self, first: u8) -> TestResponse {
+        self.post_json("/predict", &image_json(first)).await
     }
 
     pub(super) async fn metric(&self, line: &str) -> Option<f64> {
@@ -220,22 +223,22 @@ impl Fixture {
     }
 }
 
-pub(super) fn picture(first: u8) -> String {
+pub(super) fn image_json(first: u8) -> String {
     format!("{{\"image\": [[{first}, 2], [3, 4]]}}")
 }
 
 /// An answer, read to its end.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct TestResponse {
     pub(super) status: StatusCode,
     pub(super) headers: axum::http::HeaderMap,
     pub(super) body: Bytes,
 }
 
-impl Answer {
-    pub(super) async fn of(response: Response) -> Answer {
+impl TestResponse {
+    pub(super) async fn from_response(response: Response) -> TestResponse {
         let (parts, body) = response.into_parts();
-        Answer { status: parts.status, headers: parts.headers, body: to_bytes(body, usize::MAX).await.unwrap() }
+        TestResponse { status: parts.status, headers: parts.headers, body: to_bytes(body, usize::MAX).await.unwrap() }
     }
 
     pub(super) fn text(&self) -> String {
@@ -262,7 +265,7 @@ impl Answer {
     }
 }
 
-fn device() -> Device {
+fn device() -> MachineDevice {
     let info = DeviceInfo {
         name: "cpu".to_owned(),
         adapter: "processor".to_owned(),
@@ -274,13 +277,13 @@ fn device() -> Device {
         limits: vec![("buffer_bytes_max".to_owned(), 1 << 20)],
         features: vec!["shader_f16".to_owned()],
     };
-    Device { info, serves: true, job_slots: 2 }
+    MachineDevice { info, serves: true, job_slots: 2 }
 }
 
 #[derive(Debug)]
-struct NoWorkers;
+struct PanickingLauncher;
 
-impl Launcher for NoWorkers {
+impl WorkerLauncher for PanickingLauncher {
     fn launch(&self) -> Result<tokio::process::Child, JobError> {
         panic!("these tests run no jobs")
     }
@@ -288,9 +291,9 @@ impl Launcher for NoWorkers {
 
 /// Judges plugins by their text.
 #[derive(Debug)]
-struct Words;
+struct TextPluginInspector;
 
-impl PluginInspector for Words {
+impl PluginInspector for TextPluginInspector {
     fn inspect(&self, wasm: &[u8]) -> Result<PluginFacts, PluginError> {
         let text = String::from_utf8_lossy(wasm);
         if !text.starts_with("plugin") {
@@ -306,27 +309,27 @@ impl PluginInspector for Words {
 
 /// Brings up models that do as their input says.
 #[derive(Debug, Default)]
-pub(super) struct Double {
-    pub(super) gate: Arc<Gate>,
+pub(super) struct FakeModelHost {
+    pub(super) gate: Arc<PredictionGate>,
     /// Models that are not freed yet.
     pub(super) alive: Arc<AtomicUsize>,
     /// Versions brought up or refused.
-    pub(super) tries: AtomicUsize,
+    pub(super) load_attempts: AtomicUsize,
     /// Whether the device is lost, and how often no other one is to be had.
     pub(super) lost: AtomicBool,
-    pub(super) refusals: AtomicUsize,
+    pub(super) renew_failures: AtomicUsize,
     /// The plugin of each model that came up last.
     plugins: Mutex<BTreeMap<String, String>>,
 }
 
 /// Holds predictions back until it is opened.
 #[derive(Debug, Default)]
-pub(super) struct Gate {
+pub(super) struct PredictionGate {
     open: Mutex<bool>,
     opened: Condvar,
 }
 
-impl Gate {
+impl PredictionGate {
     pub(super) fn open(&self) {
         *self.open.lock().unwrap() = true;
         self.opened.notify_all();
@@ -340,12 +343,16 @@ impl Gate {
     }
 }
 
-impl ModelHost for Double {
-    fn bring_up(&self, it: Candidate<'_>, phase: &mut dyn FnMut(Phase, Duration)) -> Result<Loaded, LoadError> {
+impl ModelHost for FakeModelHost {
+    fn load_version(
+        &self,
+        it: VersionCandidate<'_>,
+        phase: &mut dyn FnMut(LoadPhase, Duration),
+    ) -> Result<LoadedVersion, LoadError> {
         let files = it.files;
-        self.tries.fetch_add(1, Ordering::SeqCst);
+        self.load_attempts.fetch_add(1, Ordering::SeqCst);
         let plugin = String::from_utf8(files.load_plugin()?).unwrap();
-        phase(Phase::Compile, Duration::from_millis(1));
+        phase(LoadPhase::Compile, Duration::from_millis(1));
         match plugin.as_str() {
             "refused" | "plugin refused" => {
                 return Err(PluginError::NotComponent { reason: "it is text".to_owned() }.into());
@@ -356,34 +363,34 @@ impl ModelHost for Double {
         let mark = it.variables[0].bytes.as_ref().try_into().map(i32::from_le_bytes).unwrap();
         let meter = Meter::unlimited();
         if plugin == "plugin that speaks" {
-            let speaker = Speaker::new(Arc::clone(&self.gate));
-            return Ok(loaded(Arc::new(speaker), meter, Kind::Full));
+            let speaker = StreamingPredictor::new(Arc::clone(&self.gate));
+            return Ok(loaded_model(Arc::new(speaker), meter, LoadKind::Full));
         }
         if let Some(formula) = plugin.strip_prefix("plugin that computes ") {
-            return Ok(loaded(Arc::new(Formula::named(formula)), meter, Kind::Full));
+            return Ok(loaded_model(Arc::new(FormulaPredictor::from_name(formula)), meter, LoadKind::Full));
         }
-        let charge = meter.charge(BYTES).unwrap();
+        let charge = meter.charge(MODEL_BYTES).unwrap();
         self.alive.fetch_add(1, Ordering::SeqCst);
-        let model = Echo {
+        let model = EchoPredictor {
             _charge: charge,
             mark,
             calls_driver: plugin == "plugin that calls a driver",
-            signature: signature(),
+            signature: image_signature(),
             gate: Arc::clone(&self.gate),
             alive: Arc::clone(&self.alive),
         };
         let before = self.plugins.lock().unwrap().insert(it.model.to_owned(), plugin.clone());
-        let kind = if before.as_ref() == Some(&plugin) { Kind::Weights } else { Kind::Full };
-        Ok(loaded(Arc::new(model), meter, kind))
+        let kind = if before.as_ref() == Some(&plugin) { LoadKind::Weights } else { LoadKind::Full };
+        Ok(loaded_model(Arc::new(model), meter, kind))
     }
 
-    fn lost(&self) -> Option<(String, String)> {
+    fn lost_device(&self) -> Option<(String, String)> {
         self.lost.load(Ordering::SeqCst).then(|| ("cpu".to_owned(), "as a test wants it".to_owned()))
     }
 
-    fn renew(&self) -> Result<(), LoadError> {
+    fn reopen_device(&self) -> Result<(), LoadError> {
         let less = |left: usize| left.checked_sub(1);
-        if self.refusals.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).is_ok() {
+        if self.renew_failures.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).is_ok() {
             return Err(LoadError::Panicked);
         }
         self.lost.store(false, Ordering::SeqCst);
@@ -391,12 +398,12 @@ impl ModelHost for Double {
     }
 }
 
-fn loaded(predictor: Arc<dyn Predictor>, meter: Meter, kind: Kind) -> Loaded {
-    let accounts = vec![Arc::new(Account::new(meter))];
-    Loaded { predictor, device: "cpu".to_owned(), accounts, kind }
+fn loaded_model(predictor: Arc<dyn ModelPredictor>, meter: Meter, kind: LoadKind) -> LoadedVersion {
+    let accounts = vec![Arc::new(DeviceUsageAccount::new(meter))];
+    LoadedVersion { predictor, device: "cpu".to_owned(), device_usage: accounts, kind }
 }
 
-pub(super) fn port(name: &str, dtype: DType, shape: &[usize], semantics: Option<&str>) -> ModelPort {
+pub(super) fn test_port(name: &str, dtype: DType, shape: &[usize], semantics: Option<&str>) -> ModelPort {
     let item = Descriptor::new(dtype, Shape::new(shape).unwrap());
     ModelPort {
         name: name.to_owned(),
@@ -407,10 +414,10 @@ pub(super) fn port(name: &str, dtype: DType, shape: &[usize], semantics: Option<
     }
 }
 
-fn signature() -> Signature {
-    Signature {
-        inputs: vec![port("image", DType::U8, &[2, 2], Some("image"))],
-        outputs: vec![port("sum", DType::F32, &[], None), port("mark", DType::I32, &[], None)],
+fn image_signature() -> ModelSignature {
+    ModelSignature {
+        inputs: vec![test_port("image", DType::U8, &[2, 2], Some("image"))],
+        outputs: vec![test_port("sum", DType::F32, &[], None), test_port("mark", DType::I32, &[], None)],
         batch_sizes: vec![1, 8],
         routes: Vec::new(),
     }
@@ -418,29 +425,33 @@ fn signature() -> Signature {
 
 /// Answers the sum of the pixels and the mark of its weights.
 #[derive(Debug)]
-struct Echo {
+struct EchoPredictor {
     _charge: MeterCharge,
     mark: i32,
     calls_driver: bool,
-    signature: Signature,
-    gate: Arc<Gate>,
+    signature: ModelSignature,
+    gate: Arc<PredictionGate>,
     alive: Arc<AtomicUsize>,
 }
 
-impl Predictor for Echo {
-    fn signature(&self) -> &Signature {
+impl ModelPredictor for EchoPredictor {
+    fn signature(&self) -> &ModelSignature {
         &self.signature
     }
 
-    fn bytes(&self) -> u64 {
-        BYTES
+    fn device_bytes(&self) -> u64 {
+        MODEL_BYTES
     }
 
     fn calls_driver(&self) -> bool {
         self.calls_driver
     }
 
-    fn predict(&self, inputs: Vec<Tensor>, terms: &Terms) -> Result<Vec<Tensor>, PluginError> {
+    fn predict(
+        &self,
+        inputs: Vec<PredictionTensor>,
+        terms: &PredictionOptions,
+    ) -> Result<Vec<PredictionTensor>, PluginError> {
         let limit = terms.deadline;
         let pixels = &inputs[0].bytes;
         let items = inputs[0].descriptor.shape[0];
@@ -462,13 +473,13 @@ impl Predictor for Echo {
         let marks = std::iter::repeat_n(self.mark.to_le_bytes(), items).flatten().collect();
         let output = |name: &str, dtype, bytes| {
             let descriptor = Descriptor::new(dtype, Shape::new([items]).unwrap());
-            Tensor { name: name.to_owned(), descriptor, bytes }
+            PredictionTensor { name: name.to_owned(), descriptor, bytes }
         };
         Ok(vec![output("mark", DType::I32, marks), output("sum", DType::F32, sums)])
     }
 }
 
-impl Drop for Echo {
+impl Drop for EchoPredictor {
     fn drop(&mut self) {
         self.alive.fetch_sub(1, Ordering::SeqCst);
     }
@@ -476,10 +487,10 @@ impl Drop for Echo {
 
 /// Imports nothing: the plugin that would is not here.
 #[derive(Debug)]
-struct NoImporter;
+struct UnavailableImporter;
 
-impl ModelImporter for NoImporter {
-    fn import(&self, _: &str, _: &ModelFiles, _: &str) -> Result<Published, ImportError> {
+impl ModelImporter for UnavailableImporter {
+    fn import(&self, _: &str, _: &ModelFiles, _: &str) -> Result<PublishedVersion, ImportError> {
         Err(ImportError::NoPlugin { looked: "nowhere".to_owned() })
     }
 }

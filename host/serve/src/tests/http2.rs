@@ -11,21 +11,21 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
-use super::connections::Server;
-use super::fixture::{BLOCK, picture};
-use crate::connection::Patience;
+use super::connections::LoopbackServer;
+use super::fixture::{BLOCK, image_json};
+use crate::connection::ConnectionTimeouts;
 
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-async fn connect(server: &Server) -> (SendRequest<Body>, JoinHandle<hyper::Result<()>>) {
+async fn connect(server: &LoopbackServer) -> (SendRequest<Body>, JoinHandle<hyper::Result<()>>) {
     let io = TokioIo::new(server.connect().await);
     let (sender, connection) = handshake(TokioExecutor::new(), io).await.unwrap();
     (sender, tokio::spawn(connection))
 }
 
-fn predict(first: u8) -> Request<Body> {
+fn predict_request(first: u8) -> Request<Body> {
     let request = Request::post("http://localhost/predict").header("content-type", "application/json");
-    request.body(Body::from(picture(first))).unwrap()
+    request.body(Body::from(image_json(first))).unwrap()
 }
 
 async fn get(sender: &mut SendRequest<Body>, path: &str) -> (u16, String) {
@@ -38,10 +38,10 @@ async fn get(sender: &mut SendRequest<Body>, path: &str) -> (u16, String) {
 }
 
 #[tokio::test]
-async fn requests_run_side_by_side_on_one_connection() {
-    let server = Server::with_door().await;
+async fn requests_run_concurrently_on_one_http2_connection() {
+    let server = LoopbackServer::with_listen_policy().await;
     let (mut sender, _connection) = connect(&server).await;
-    let blocked = tokio::spawn(sender.send_request(predict(BLOCK)));
+    let blocked = tokio::spawn(sender.send_request(predict_request(BLOCK)));
     let in_flight = r#"saggar_predict_in_flight{model="digits",version="1"}"#;
     server.fixture.metric_becomes(in_flight, Some(1.0)).await;
     assert_eq!(get(&mut sender, "/healthz").await, (200, "ok".to_owned()));
@@ -56,8 +56,8 @@ async fn requests_run_side_by_side_on_one_connection() {
 }
 
 #[tokio::test]
-async fn bodies_have_the_same_maximum() {
-    let server = Server::with_door().await;
+async fn the_body_limit_applies_to_http2() {
+    let server = LoopbackServer::with_listen_policy().await;
     let (mut sender, _connection) = connect(&server).await;
     let request = Request::post("http://localhost/predict").header("content-type", "application/json");
     let pieces = (0..40).map(|_| Ok::<_, std::io::Error>(vec![b' '; 1 << 20]));
@@ -68,8 +68,8 @@ async fn bodies_have_the_same_maximum() {
 }
 
 #[tokio::test]
-async fn the_doors_rules_hold() {
-    let server = Server::with_door().await;
+async fn host_checks_apply_to_http2() {
+    let server = LoopbackServer::with_listen_policy().await;
     let (mut sender, _connection) = connect(&server).await;
     let request = Request::post("http://evil.example/predict").body(Body::empty()).unwrap();
     assert_eq!(sender.send_request(request).await.unwrap().status(), 403);
@@ -78,12 +78,12 @@ async fn the_doors_rules_hold() {
 }
 
 #[tokio::test]
-async fn a_server_that_stops_finishes_what_it_began() {
-    let server = Server::with_door().await;
+async fn a_stopping_server_finishes_http2_requests_in_flight() {
+    let server = LoopbackServer::with_listen_policy().await;
     let (mut sender, connection) = connect(&server).await;
     let (mut other, idle) = connect(&server).await;
     assert_eq!(get(&mut other, "/healthz").await.0, 200);
-    let blocked = tokio::spawn(sender.send_request(predict(BLOCK)));
+    let blocked = tokio::spawn(sender.send_request(predict_request(BLOCK)));
     let in_flight = r#"saggar_predict_in_flight{model="digits",version="1"}"#;
     server.fixture.metric_becomes(in_flight, Some(1.0)).await;
     server.fixture.stop.send(true).unwrap();
@@ -97,18 +97,18 @@ async fn a_server_that_stops_finishes_what_it_began() {
 }
 
 #[tokio::test]
-async fn an_idle_connection_ends_and_a_busy_one_does_not() {
-    let patience = Patience { head: Duration::from_millis(100), ..Patience::default() };
-    let server = Server::start_with(patience, None, true).await;
+async fn an_idle_http2_connection_is_closed_and_a_busy_one_is_not() {
+    let patience = ConnectionTimeouts { head: Duration::from_millis(100), ..ConnectionTimeouts::default() };
+    let server = LoopbackServer::start_with(patience, None, true).await;
     let (mut busy, running) = connect(&server).await;
-    let blocked = tokio::spawn(busy.send_request(predict(BLOCK)));
+    let blocked = tokio::spawn(busy.send_request(predict_request(BLOCK)));
     let in_flight = r#"saggar_predict_in_flight{model="digits",version="1"}"#;
     server.fixture.metric_becomes(in_flight, Some(1.0)).await;
     let (mut sender, idle) = connect(&server).await;
     assert_eq!(get(&mut sender, "/healthz").await.0, 200);
     idle.await.unwrap().unwrap();
     // A client that says hello and nothing more, or less than that.
-    for hello in [PREFACE, &PREFACE[..10], &[]] {
+    for hello in [HTTP2_PREFACE, &HTTP2_PREFACE[..10], &[]] {
         let mut stream = server.connect().await;
         stream.write_all(hello).await.unwrap();
         let mut rest = Vec::new();
@@ -137,10 +137,10 @@ const WINDOW_UPDATE: u8 = 8;
 const CONTINUATION: u8 = 9;
 
 /// Sends frames and reads until the server closes; returns the error of its farewell.
-async fn farewell(server: &Server, frames: &[u8]) -> Option<u32> {
+async fn read_goaway_error(server: &LoopbackServer, frames: &[u8]) -> Option<u32> {
     let mut stream = server.connect().await;
     let (mut reader, mut writer) = stream.split();
-    let hello = [PREFACE, &frame(SETTINGS, 0, 0, &[]), frames].concat();
+    let hello = [HTTP2_PREFACE, &frame(SETTINGS, 0, 0, &[]), frames].concat();
     let mut read = Vec::new();
     // The server may hang up in the middle of it.
     let (_, _) = tokio::join!(writer.write_all(&hello), reader.read_to_end(&mut read));
@@ -157,8 +157,8 @@ async fn farewell(server: &Server, frames: &[u8]) -> Option<u32> {
 }
 
 #[tokio::test]
-async fn rapid_resets_end_the_connection() {
-    let server = Server::with_door().await;
+async fn rapid_resets_close_the_connection() {
+    let server = LoopbackServer::with_listen_policy().await;
     let mut frames = Vec::new();
     for at in 0..10_000 {
         let stream = 2 * at + 1;
@@ -166,13 +166,13 @@ async fn rapid_resets_end_the_connection() {
         frames.extend(frame(RESET, 0, stream, &8u32.to_be_bytes()));
     }
     // 11 is ENHANCE_YOUR_CALM.
-    assert_eq!(farewell(&server, &frames).await, Some(11));
-    server.still_serves().await;
+    assert_eq!(read_goaway_error(&server, &frames).await, Some(11));
+    server.assert_still_serves().await;
 }
 
 #[tokio::test]
-async fn endless_heads_end_the_connection() {
-    let server = Server::with_door().await;
+async fn endless_continuation_frames_close_the_connection() {
+    let server = LoopbackServer::with_listen_policy().await;
     // A field of 16,000 bytes, again and again, in a head that is never whole.
     let mut field = vec![0x40, 1, b'x', 0x7f];
     field.extend([0x81, 0x7c]);
@@ -181,14 +181,14 @@ async fn endless_heads_end_the_connection() {
     for _ in 0..1000 {
         frames.extend(frame(CONTINUATION, 0, 1, &field));
     }
-    let error = farewell(&server, &frames).await;
+    let error = read_goaway_error(&server, &frames).await;
     assert!(error.is_some_and(|error| error != 0), "{error:?}");
-    server.still_serves().await;
+    server.assert_still_serves().await;
 }
 
 #[tokio::test]
-async fn nonsense_after_the_hello_ends_the_connection() {
-    let server = Server::with_door().await;
+async fn invalid_frames_after_the_preface_close_the_connection() {
+    let server = LoopbackServer::with_listen_policy().await;
     for nonsense in [
         frame(HEADERS, 0x5, 2, GET),
         frame(HEADERS, 0x5, 0, GET),
@@ -196,10 +196,10 @@ async fn nonsense_after_the_hello_ends_the_connection() {
         frame(HEADERS, 0x5, 1, &[0xff; 64]),
         vec![0xff; 1000],
     ] {
-        let error = farewell(&server, &nonsense).await;
+        let error = read_goaway_error(&server, &nonsense).await;
         assert!(error.is_some_and(|error| error != 0), "{error:?}");
     }
-    server.still_serves().await;
+    server.assert_still_serves().await;
 }
 
 /// A head that asks for `path`.
@@ -209,14 +209,14 @@ fn get_head(path: &str) -> Vec<u8> {
 }
 
 /// The hello of a client that lets each stream send so many bytes.
-fn hello(window: u32) -> Vec<u8> {
+fn client_preface(window: u32) -> Vec<u8> {
     let settings = [&4_u16.to_be_bytes()[..], &window.to_be_bytes()].concat();
-    [PREFACE, &frame(SETTINGS, 0, 0, &settings)].concat()
+    [HTTP2_PREFACE, &frame(SETTINGS, 0, 0, &settings)].concat()
 }
 
 /// Reads frames until `enough` says so of the kind and the stream of one; false if the connection ends before. The client
 /// goes on pinging all the while.
-async fn pinging_until(stream: &mut TcpStream, enough: impl Fn(u8, u32) -> bool) -> bool {
+async fn ping_until(stream: &mut TcpStream, enough: impl Fn(u8, u32) -> bool) -> bool {
     let (mut reader, mut writer) = stream.split();
     let ping = async {
         loop {
@@ -244,60 +244,60 @@ async fn pinging_until(stream: &mut TcpStream, enough: impl Fn(u8, u32) -> bool)
     }
 }
 
-fn impatient() -> Patience {
+fn short_timeouts() -> ConnectionTimeouts {
     let soon = Duration::from_millis(200);
-    Patience { answer: soon, drain: soon, ..Patience::default() }
+    ConnectionTimeouts { response: soon, drain: soon, ..ConnectionTimeouts::default() }
 }
 
 #[tokio::test]
-async fn answers_that_nobody_takes_are_reset_and_the_connection_goes_on() {
-    let server = Server::start(impatient()).await;
+async fn unread_responses_are_reset_and_the_connection_continues() {
+    let server = LoopbackServer::start(short_timeouts()).await;
     // Nothing at all, and a part of what is more than a piece.
     for window in [0, 10] {
         let mut stream = server.connect().await;
-        let asked = [hello(window), frame(HEADERS, 0x5, 1, &get_head("/openapi.json"))].concat();
+        let asked = [client_preface(window), frame(HEADERS, 0x5, 1, &get_head("/openapi.json"))].concat();
         stream.write_all(&asked).await.unwrap();
-        assert!(pinging_until(&mut stream, |kind, of| (kind, of) == (RESET, 1)).await, "window {window}");
+        assert!(ping_until(&mut stream, |kind, of| (kind, of) == (RESET, 1)).await, "window {window}");
         stream.write_all(&frame(HEADERS, 0x5, 3, &get_head("/healthz"))).await.unwrap();
-        assert!(pinging_until(&mut stream, |kind, of| (kind, of) == (HEADERS, 3)).await, "window {window}");
+        assert!(ping_until(&mut stream, |kind, of| (kind, of) == (HEADERS, 3)).await, "window {window}");
     }
 }
 
 /// Of a short answer nothing is left to reset once it is queued.
 #[tokio::test]
-async fn a_connection_whose_answers_nobody_takes_ends() {
-    let server = Server::start(impatient()).await;
+async fn a_connection_with_unread_queued_responses_is_closed() {
+    let server = LoopbackServer::start(short_timeouts()).await;
     let mut stream = server.connect().await;
-    let asked = [hello(1), frame(HEADERS, 0x5, 1, &get_head("/healthz"))].concat();
+    let asked = [client_preface(1), frame(HEADERS, 0x5, 1, &get_head("/healthz"))].concat();
     stream.write_all(&asked).await.unwrap();
-    assert!(!pinging_until(&mut stream, |_, _| false).await);
-    server.still_serves().await;
+    assert!(!ping_until(&mut stream, |_, _| false).await);
+    server.assert_still_serves().await;
 }
 
 #[tokio::test]
-async fn a_stream_of_events_that_says_nothing_goes_on() {
-    let server = Server::start(impatient()).await;
+async fn an_idle_event_stream_is_not_reset() {
+    let server = LoopbackServer::start(short_timeouts()).await;
     let (mut sender, connection) = connect(&server).await;
     let request = Request::get("http://localhost/api/v1/events?follow=1").body(Body::empty()).unwrap();
     let mut events = sender.send_request(request).await.unwrap().into_body();
     let first = events.frame().await.unwrap().unwrap();
     assert!(first.into_data().unwrap().starts_with(b"event: ready"));
-    let quiet = tokio::time::timeout(5 * impatient().answer, events.frame()).await;
+    let quiet = tokio::time::timeout(5 * short_timeouts().response, events.frame()).await;
     assert!(quiet.is_err(), "{quiet:?}");
     assert!(!connection.is_finished());
 }
 
 #[tokio::test]
-async fn floods_of_frames_do_not_keep_a_connection_open() {
-    let patience = Patience { head: Duration::from_millis(300), ..Patience::default() };
-    let server = Server::start(patience).await;
+async fn floods_of_control_frames_do_not_keep_a_connection_open() {
+    let patience = ConnectionTimeouts { head: Duration::from_millis(300), ..ConnectionTimeouts::default() };
+    let server = LoopbackServer::start(patience).await;
     let updates = frame(WINDOW_UPDATE, 0, 0, &1_u32.to_be_bytes());
     for flood in [frame(PING, 0, 0, &[0; 8]), frame(SETTINGS, 0, 0, &[]), updates] {
         let mut stream = server.connect().await;
         let (mut reader, mut writer) = stream.split();
         let send = async {
             let many = flood.repeat(1000);
-            writer.write_all(&hello(65_535)).await?;
+            writer.write_all(&client_preface(65_535)).await?;
             loop {
                 writer.write_all(&many).await?;
             }
@@ -310,6 +310,6 @@ async fn floods_of_frames_do_not_keep_a_connection_open() {
             }
         };
         tokio::time::timeout(Duration::from_secs(60), ended).await.expect("it goes on for ever");
-        server.still_serves().await;
+        server.assert_still_serves().await;
     }
 }

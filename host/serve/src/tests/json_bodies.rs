@@ -4,14 +4,14 @@ use axum::body::Body;
 use axum::http::Request;
 use serde_json::{Value, json};
 
-use super::fixture::{Answer, Fixture};
+use super::fixture::{ServerFixture, TestResponse};
 
 /// Words of the parser, and of this program's types.
-const FOREIGN: [&str; 12] = [
+const PARSER_WORDS: [&str; 12] = [
     "struct ", "enum ", "tuple ", "line 1", "column ", "sequence", "untagged", "u32", "u64", "f64", "usize", "newtype",
 ];
 
-const WRONG: [&str; 11] = [
+const INVALID_BODIES: [&str; 11] = [
     "",
     "{",
     "[]",
@@ -26,8 +26,8 @@ const WRONG: [&str; 11] = [
 ];
 
 #[tokio::test]
-async fn no_route_answers_a_bad_body_in_the_words_of_the_parser() {
-    let fixture = Fixture::new();
+async fn no_route_exposes_parser_messages_for_invalid_json() {
+    let fixture = ServerFixture::new();
     let document = fixture.get("/openapi.json").await.json();
     let plugin = fixture.post("/api/v1/plugins", "application/wasm", "plugin trains".to_owned()).await.json();
     let spec = json!({ "project": "digits", "plugin": plugin["digest"] }).to_string();
@@ -40,12 +40,12 @@ async fn no_route_answers_a_bad_body_in_the_words_of_the_parser() {
             }
             let path = path.replace("{job}", "digits-1").replace("{model}", "mark").replace("{name}", "mark");
             let path: Vec<&str> = path.split('/').map(|part| if part.starts_with('{') { "x" } else { part }).collect();
-            for wrong in WRONG {
+            for wrong in INVALID_BODIES {
                 let request = Request::builder().method(method.to_uppercase().as_str()).uri(path.join("/"));
                 let request = request.header("content-type", "application/json").body(Body::from(wrong)).unwrap();
-                let answer = Answer::of(fixture.send(request).await).await;
+                let answer = TestResponse::from_response(fixture.send(request).await).await;
                 let text = String::from_utf8_lossy(&answer.body).into_owned();
-                let foreign = FOREIGN.iter().find(|word| text.contains(**word));
+                let foreign = PARSER_WORDS.iter().find(|word| text.contains(**word));
                 assert!(foreign.is_none(), "{method} {} {wrong}: {text}", path.join("/"));
                 let is_json = answer.status == 400 && text.contains("\"bad_json\"");
                 if is_json {
@@ -61,8 +61,8 @@ async fn no_route_answers_a_bad_body_in_the_words_of_the_parser() {
 }
 
 #[tokio::test]
-async fn a_bad_body_is_told_its_path_what_was_expected_and_an_example() {
-    let fixture = Fixture::new();
+async fn an_invalid_body_error_has_the_path_the_expectation_and_an_example() {
+    let fixture = ServerFixture::new();
     let told = async |body: &str| {
         let answer = fixture.post_json("/api/v1/jobs", body).await;
         let (status, code, message) = answer.error();

@@ -3,12 +3,12 @@
 use axum::Router;
 use axum::body::Body;
 use axum::http::Request;
-use saggar_store::keys::{NewKey, Scope};
+use saggar_store::keys::{KeyScope, NewKey};
 use serde_json::Value;
 use tower::ServiceExt;
 
-use super::fixture::{Answer, Fixture};
-use crate::access::{Door, Reach};
+use super::fixture::{ServerFixture, TestResponse};
+use crate::access::{Exposure, ListenPolicy};
 
 /// Sends requests with its key.
 pub(super) struct KeyClient {
@@ -18,7 +18,7 @@ pub(super) struct KeyClient {
 
 impl KeyClient {
     /// Creates a key with these scopes. An empty list of projects does not limit it.
-    pub(super) fn new(fixture: &Fixture, name: &str, scopes: &[Scope], projects: &[&str]) -> KeyClient {
+    pub(super) fn new(fixture: &ServerFixture, name: &str, scopes: &[KeyScope], projects: &[&str]) -> KeyClient {
         let projects: Vec<String> = projects.iter().map(|project| (*project).to_owned()).collect();
         let new = NewKey {
             name: name.to_owned(),
@@ -31,7 +31,10 @@ impl KeyClient {
             expires_ms: None,
         };
         let bearer = format!("Bearer {}", fixture.home.keys().create(new, fixture.app.now_ms()).unwrap().1);
-        KeyClient { router: fixture.app.router_at(Door { reach: Reach::Network, guarded: true }), bearer }
+        KeyClient {
+            router: fixture.app.router_for(ListenPolicy { exposure: Exposure::Network, requires_key: true }),
+            bearer,
+        }
     }
 
     /// A request for JSON with the key, to be completed by a body.
@@ -41,32 +44,32 @@ impl KeyClient {
     }
 
     /// Sends it and reads the answer to its end.
-    pub(super) async fn send(&self, request: Request<Body>) -> Answer {
-        Answer::of(self.router.clone().oneshot(request).await.unwrap()).await
+    pub(super) async fn send(&self, request: Request<Body>) -> TestResponse {
+        TestResponse::from_response(self.router.clone().oneshot(request).await.unwrap()).await
     }
 
     /// Sends JSON, or no body where `body` is null.
-    pub(super) async fn ask(&self, method: &str, path: &str, body: &Value) -> Answer {
+    pub(super) async fn send_json(&self, method: &str, path: &str, body: &Value) -> TestResponse {
         let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
         self.send(self.request(method, path).body(body).unwrap()).await
     }
 
     /// Gets JSON, and expects success.
-    pub(super) async fn get(&self, path: &str) -> Value {
-        let answer = self.ask("GET", path, &Value::Null).await;
+    pub(super) async fn get_json(&self, path: &str) -> Value {
+        let answer = self.send_json("GET", path, &Value::Null).await;
         assert_eq!(answer.status, 200, "{path}: {}", answer.text());
         answer.json()
     }
 
     /// Returns status, code, text and hint of an error. `name` is replaced, so that errors about different names compare.
-    pub(super) async fn refusal(
+    pub(super) async fn error_without_name(
         &self,
         method: &str,
         path: &str,
         body: &Value,
         name: &str,
     ) -> (u16, String, String, String) {
-        let answer = self.ask(method, path, body).await;
+        let answer = self.send_json(method, path, body).await;
         assert!(!answer.status.is_success(), "{method} {path} is no refusal: {}", answer.text());
         let hint = answer.json()["hint"].to_string();
         let (status, code, text) = answer.error();

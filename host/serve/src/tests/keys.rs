@@ -5,28 +5,28 @@ use axum::http::Request;
 use serde_json::{Value, json};
 
 use super::access::ask;
-use super::fixture::{Answer, Fixture};
-use crate::access::{Door, Reach};
+use super::fixture::{ServerFixture, TestResponse};
+use crate::access::{Exposure, ListenPolicy};
 
-async fn delete(fixture: &Fixture, path: &str) -> Answer {
-    Answer::of(fixture.send(Request::delete(path).body(Body::empty()).unwrap()).await).await
+async fn delete(fixture: &ServerFixture, path: &str) -> TestResponse {
+    TestResponse::from_response(fixture.send(Request::delete(path).body(Body::empty()).unwrap()).await).await
 }
 
-fn audit(fixture: &Fixture) -> Vec<Value> {
+fn audit_entries(fixture: &ServerFixture) -> Vec<Value> {
     let text = std::fs::read_to_string(fixture.home.audit_log()).unwrap();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 #[tokio::test]
-async fn keys_are_made_listed_and_ended() {
-    let fixture = Fixture::serving().await;
+async fn keys_are_created_listed_and_revoked() {
+    let fixture = ServerFixture::with_digits_serving().await;
     assert_eq!(fixture.get("/api/v1/keys").await.json(), json!({ "keys": [] }));
     let body = json!({"name": "shop", "scopes": ["predict"], "rate": "100/s", "quota": "5/d"});
     let made = fixture.post_json("/api/v1/keys", &body.to_string()).await;
     assert_eq!(made.status, 201);
     let text = made.json()["key"].as_str().unwrap().to_owned();
     assert!(text.starts_with("sgr_"), "{text}");
-    let guarded = fixture.app.router_at(Door { reach: Reach::Network, guarded: true });
+    let guarded = fixture.app.router_for(ListenPolicy { exposure: Exposure::Network, requires_key: true });
     let bearer = format!("Bearer {text}");
     assert_eq!(ask(&guarded, "POST", "/predict", &[("authorization", &bearer)]).await.status, 200);
     let listed = fixture.get("/api/v1/keys").await;
@@ -38,7 +38,7 @@ async fn keys_are_made_listed_and_ended() {
     assert_eq!(ask(&guarded, "POST", "/predict", &[("authorization", &bearer)]).await.error().0, 401);
     assert_eq!(delete(&fixture, "/api/v1/keys/shop").await.error().0, 404);
 
-    let lines = audit(&fixture);
+    let lines = audit_entries(&fixture);
     let told: Vec<_> = lines.iter().map(|line| (&line["action"], &line["key"], &line["result"])).collect();
     let told: Vec<String> = told.iter().map(|(action, key, result)| format!("{action} {key} {result}")).collect();
     let expected = [
@@ -55,33 +55,33 @@ async fn keys_are_made_listed_and_ended() {
 }
 
 #[tokio::test]
-async fn the_audit_log_names_the_key_that_asked() {
-    let fixture = Fixture::serving().await;
+async fn the_audit_log_names_the_acting_key() {
+    let fixture = ServerFixture::with_digits_serving().await;
     let body = json!({"name": "boss", "scopes": ["admin"]});
     let made = fixture.post_json("/api/v1/keys", &body.to_string()).await.json();
     let bearer = format!("Bearer {}", made["key"].as_str().unwrap());
     let doors = [
-        (Door { reach: Reach::Network, guarded: true }, "key:boss"),
-        (Door { reach: Reach::Network, guarded: false }, "anyone"),
-        (Door { reach: Reach::Socket, guarded: false }, "socket"),
-        (Door { reach: Reach::Loopback, guarded: false }, "loopback"),
+        (ListenPolicy { exposure: Exposure::Network, requires_key: true }, "key:boss"),
+        (ListenPolicy { exposure: Exposure::Network, requires_key: false }, "anyone"),
+        (ListenPolicy { exposure: Exposure::UnixSocket, requires_key: false }, "socket"),
+        (ListenPolicy { exposure: Exposure::Loopback, requires_key: false }, "loopback"),
     ];
     for (door, who) in doors {
-        let router = fixture.app.router_at(door);
+        let router = fixture.app.router_for(door);
         let answer = ask(&router, "DELETE", "/api/v1/keys/none", &[("authorization", &bearer)]).await;
         assert_eq!(answer.status, 404);
-        let last = audit(&fixture).pop().unwrap();
+        let last = audit_entries(&fixture).pop().unwrap();
         assert_eq!((last["who"].as_str(), last["result"].as_str()), (Some(who), Some("not_found")));
     }
 }
 
 #[tokio::test]
-async fn changes_of_models_are_written_down() {
-    let fixture = Fixture::serving().await;
+async fn model_changes_are_audited() {
+    let fixture = ServerFixture::with_digits_serving().await;
     let done = fixture.post_json("/api/v1/models/digits/promote", r#"{"version": 1}"#).await;
     assert_eq!(done.status, 200, "{}", done.text());
     let refused = fixture.post_json("/api/v1/models/digits/promote", r#"{"version": 9}"#).await;
-    let lines = audit(&fixture);
+    let lines = audit_entries(&fixture);
     assert_eq!(lines.len(), 2);
     for (line, version, result) in [(&lines[0], "version 1", "ok"), (&lines[1], "version 9", &*refused.error().1)] {
         let told = [&line["action"], &line["model"], &line["detail"], &line["result"], &line["who"]];
@@ -90,8 +90,8 @@ async fn changes_of_models_are_written_down() {
 }
 
 #[tokio::test]
-async fn what_makes_no_key_is_named() {
-    let fixture = Fixture::serving().await;
+async fn invalid_key_requests_name_the_bad_field() {
+    let fixture = ServerFixture::with_digits_serving().await;
     for (body, words) in [
         (json!({"name": "a"}), "scopes"),
         (json!({"name": "a", "scopes": []}), "at least one scope of predict, jobs:read"),

@@ -8,34 +8,34 @@ use futures::StreamExt;
 use saggar_jobs::logs::LogWriter;
 use saggar_store::clock::{Clock, SystemClock};
 use saggar_store::digest::Digest;
-use saggar_store::records::{JobState, MetricPoint, Reason, Records, Usage};
+use saggar_store::records::{AttemptUsage, JobRecords, JobState, MetricPoint, StateReason};
 use serde_json::{Value, json};
 
-use super::fixture::{Answer, Fixture};
+use super::fixture::{ServerFixture, TestResponse};
 
 const WASM: &str = "application/wasm";
 
 /// The digest of a plugin that was uploaded.
-async fn upload(fixture: &Fixture, plugin: &str) -> String {
+async fn upload_plugin(fixture: &ServerFixture, plugin: &str) -> String {
     let answer = fixture.post("/api/v1/plugins", WASM, plugin.to_owned()).await;
     assert_eq!(answer.status, 200, "{answer:?}");
     answer.json()["digest"].as_str().unwrap().to_owned()
 }
 
-async fn submit(fixture: &Fixture, spec: &Value) -> Answer {
+async fn submit(fixture: &ServerFixture, spec: &Value) -> TestResponse {
     fixture.post_json("/api/v1/jobs", &spec.to_string()).await
 }
 
 /// A job of the project `digits`, queued.
-async fn queued(fixture: &Fixture) -> Value {
-    let plugin = upload(fixture, "plugin trains").await;
+async fn submit_queued_job(fixture: &ServerFixture) -> Value {
+    let plugin = upload_plugin(fixture, "plugin trains").await;
     let answer = submit(fixture, &json!({ "project": "digits", "plugin": plugin })).await;
     assert_eq!(answer.status, 201, "{answer:?}");
     answer.json()
 }
 
 /// A dataset of three items, uploaded in chunks.
-async fn dataset(fixture: &Fixture) -> Value {
+async fn push_dataset(fixture: &ServerFixture) -> Value {
     let description = json!({
         "format": "csv", "file": "a.csv",
         "fields": [{ "name": "x", "columns": [0, 2], "dtype": "float32" }, { "name": "y", "columns": [2, 3], "dtype": "uint8" }],
@@ -55,7 +55,7 @@ async fn dataset(fixture: &Fixture) -> Value {
     for (_, text) in &contents {
         let path = format!("{upload}/chunks/{}", Digest::of(text.as_bytes()));
         let wrong = Request::put(&path).body(Body::from("wrong")).unwrap();
-        assert_eq!(Answer::of(fixture.send(wrong).await).await.error().0, 400);
+        assert_eq!(TestResponse::from_response(fixture.send(wrong).await).await.error().0, 400);
         let right = Request::put(&path).body(Body::from(text.clone())).unwrap();
         assert_eq!(fixture.send(right).await.status(), 204);
     }
@@ -64,20 +64,20 @@ async fn dataset(fixture: &Fixture) -> Value {
 }
 
 #[tokio::test]
-async fn plugins_are_checked_and_kept() {
-    let fixture = Fixture::new();
+async fn uploaded_plugins_are_checked_and_stored() {
+    let fixture = ServerFixture::new();
     let refused = fixture.post("/api/v1/plugins", WASM, "nonsense").await.error();
     assert_eq!((refused.0, refused.1.as_str()), (422, "bad_plugin"));
-    let digest = upload(&fixture, "plugin trains predicts").await;
-    assert_eq!(upload(&fixture, "plugin trains predicts").await, digest);
+    let digest = upload_plugin(&fixture, "plugin trains predicts").await;
+    assert_eq!(upload_plugin(&fixture, "plugin trains predicts").await, digest);
     let expected = json!({ "plugins": [{ "digest": digest, "trains": true, "predicts": true, "bytes": 22, "resume_test": null }] });
     assert_eq!(fixture.get("/api/v1/plugins").await.json(), expected);
 }
 
 #[tokio::test]
-async fn datasets_come_in_chunks() {
-    let fixture = Fixture::new();
-    let info = dataset(&fixture).await;
+async fn datasets_are_uploaded_in_chunks() {
+    let fixture = ServerFixture::new();
+    let info = push_dataset(&fixture).await;
     assert_eq!((&info["name"], &info["version"], &info["items"]), (&json!("points"), &json!(1), &json!(3)));
     assert_eq!(info["fields"][0]["shape"], json!([2]));
     assert_eq!(fixture.get("/api/v1/datasets").await.json(), json!({ "datasets": [info] }));
@@ -93,14 +93,14 @@ async fn datasets_come_in_chunks() {
 }
 
 #[tokio::test]
-async fn a_job_that_cannot_succeed_is_refused_when_it_is_submitted() {
-    let fixture = Fixture::new();
-    dataset(&fixture).await;
+async fn a_job_with_unmet_requirements_is_refused_at_submission() {
+    let fixture = ServerFixture::new();
+    push_dataset(&fixture).await;
     let declared = json!({
         "parameters": { "batch": { "type": "integer", "min": 1.0 }, "optimizer": { "type": "text", "choices": ["sgd", "adam"] } },
         "data": { "/data": ["x"] },
     });
-    let plugin = upload(&fixture, &format!("plugin trains|{declared}")).await;
+    let plugin = upload_plugin(&fixture, &format!("plugin trains|{declared}")).await;
     let data = json!([{ "dataset": "points", "mount": "/data" }]);
     let fine = json!({ "project": "digits", "plugin": plugin, "data": data, "parameters": { "batch": 1, "other": 0 } });
     assert_eq!(submit(&fixture, &fine).await.status, 201);
@@ -128,7 +128,7 @@ async fn a_job_that_cannot_succeed_is_refused_when_it_is_submitted() {
     let (.., told) = submit(&fixture, &with("secrets", json!(["nope"]))).await.error();
     assert!(told.contains("none is kept; keep one for digits: `saggar secret set nope --project digits`"), "{told}");
     let fields = json!({ "data": { "/data": ["x", "image"] } });
-    let plugin = upload(&fixture, &format!("plugin trains too|{fields}")).await;
+    let plugin = upload_plugin(&fixture, &format!("plugin trains too|{fields}")).await;
     let (status, _, message) = submit(&fixture, &with("plugin", json!(plugin))).await.error();
     assert_eq!(status, 400);
     assert!(message.contains("the field `image` of /data, and dataset points/1 has none; it has: "), "{message}");
@@ -137,14 +137,14 @@ async fn a_job_that_cannot_succeed_is_refused_when_it_is_submitted() {
     assert!(plugins.iter().any(|plugin| plugin["declares"] == declared), "{listed}");
 }
 
-async fn delete(fixture: &Fixture, path: &str) -> Answer {
-    Answer::of(fixture.send(Request::delete(path).body(Body::empty()).unwrap()).await).await
+async fn delete(fixture: &ServerFixture, path: &str) -> TestResponse {
+    TestResponse::from_response(fixture.send(Request::delete(path).body(Body::empty()).unwrap()).await).await
 }
 
 #[tokio::test]
-async fn a_version_is_given_away_and_removed() {
-    let fixture = Fixture::new();
-    let info = dataset(&fixture).await;
+async fn a_dataset_version_is_exported_and_removed() {
+    let fixture = ServerFixture::new();
+    let info = push_dataset(&fixture).await;
     assert_eq!(info["used_by"], json!([]));
     let tar = fixture.get("/api/v1/datasets/points/1/export").await;
     assert_eq!((tar.status.as_u16(), &tar.body[257..262]), (200, &b"ustar"[..]));
@@ -153,7 +153,7 @@ async fn a_version_is_given_away_and_removed() {
         assert_eq!(fixture.get(&format!("/api/v1/datasets/{path}/export")).await.error().0, 404, "{path}");
         assert_eq!(delete(&fixture, &format!("/api/v1/datasets/{path}")).await.error().0, 404, "{path}");
     }
-    let plugin = upload(&fixture, "plugin trains").await;
+    let plugin = upload_plugin(&fixture, "plugin trains").await;
     let mounts = json!([{ "dataset": "points", "mount": "/a" }, { "dataset": "points", "mount": "/b" }]);
     let spec = json!({ "project": "digits", "plugin": plugin, "data": mounts });
     for _ in 0..2 {
@@ -175,13 +175,13 @@ async fn a_version_is_given_away_and_removed() {
     assert_eq!(fixture.metric("saggar_dataset_bytes").await, Some(0.0));
     let audit = std::fs::read_to_string(fixture.home.audit_log()).unwrap();
     assert!(audit.lines().last().unwrap().contains(r#""action":"dataset.remove","dataset":"points/1""#), "{audit}");
-    assert_eq!(dataset(&fixture).await["version"], 2, "the number is not used again");
+    assert_eq!(push_dataset(&fixture).await["version"], 2, "the number is not used again");
 }
 
 #[tokio::test]
-async fn what_a_job_wrote_becomes_a_version() {
-    let fixture = Fixture::new();
-    let job = queued(&fixture).await;
+async fn a_job_output_becomes_a_dataset_version() {
+    let fixture = ServerFixture::new();
+    let job = submit_queued_job(&fixture).await;
     let take = async |body: Value| fixture.post_json("/api/v1/datasets/lines/from-job", &body.to_string()).await;
     let refused = take(json!({ "job": "digits-1" })).await.error();
     assert_eq!(refused.0, 404, "{refused:?}");
@@ -200,10 +200,10 @@ async fn what_a_job_wrote_becomes_a_version() {
 }
 
 #[tokio::test]
-async fn a_submitted_job_has_its_versions_pinned() {
-    let fixture = Fixture::new();
-    dataset(&fixture).await;
-    let plugin = upload(&fixture, "plugin trains").await;
+async fn a_submitted_job_pins_its_dataset_versions() {
+    let fixture = ServerFixture::new();
+    push_dataset(&fixture).await;
+    let plugin = upload_plugin(&fixture, "plugin trains").await;
     let spec = json!({
         "project": "digits", "plugin": plugin, "retry": 2, "message": "first",
         "data": [{ "dataset": "points", "mount": "/data" }],
@@ -221,9 +221,9 @@ async fn a_submitted_job_has_its_versions_pinned() {
 
 #[tokio::test]
 async fn a_job_that_cannot_run_is_refused() {
-    let fixture = Fixture::new();
-    let plugin = upload(&fixture, "plugin trains").await;
-    let predicts = upload(&fixture, "plugin predicts").await;
+    let fixture = ServerFixture::new();
+    let plugin = upload_plugin(&fixture, "plugin trains").await;
+    let predicts = upload_plugin(&fixture, "plugin predicts").await;
     let data = |dataset: &str, version: u64| json!([{ "dataset": dataset, "version": version, "mount": "/data" }]);
     let cases = [
         (json!({ "project": "digits" }), 400, "body: `plugin` is missing"),
@@ -248,15 +248,15 @@ async fn a_job_that_cannot_run_is_refused() {
 }
 
 #[tokio::test]
-async fn a_key_makes_one_job_of_two_requests() {
-    let fixture = Fixture::new();
-    let plugin = upload(&fixture, "plugin trains").await;
+async fn an_idempotency_key_makes_one_job_of_two_requests() {
+    let fixture = ServerFixture::new();
+    let plugin = upload_plugin(&fixture, "plugin trains").await;
     let spec = |plugin: &str| json!({ "project": "digits", "plugin": plugin }).to_string();
     let mut names = Vec::new();
     // Asked for the third time, what it refers to is gone: the job is there all the same.
     for spec in [spec(&plugin), spec(&plugin), spec(&"0".repeat(64))] {
         let request = Request::post("/api/v1/jobs").header("idempotency-key", "k").body(Body::from(spec.clone()));
-        let answer = Answer::of(fixture.send(request.unwrap()).await).await;
+        let answer = TestResponse::from_response(fixture.send(request.unwrap()).await).await;
         names.push(answer.json()["name"].as_str().unwrap().to_owned());
     }
     assert_eq!(names, ["digits-1", "digits-1", "digits-1"]);
@@ -264,9 +264,9 @@ async fn a_key_makes_one_job_of_two_requests() {
 
 #[tokio::test]
 async fn jobs_are_listed_in_pages_and_by_state() {
-    let fixture = Fixture::new();
+    let fixture = ServerFixture::new();
     for _ in 0..5 {
-        queued(&fixture).await;
+        submit_queued_job(&fixture).await;
     }
     let mut names = Vec::new();
     let mut path = "/api/v1/jobs?limit=2".to_owned();
@@ -289,15 +289,16 @@ async fn jobs_are_listed_in_pages_and_by_state() {
 }
 
 #[tokio::test]
-async fn a_job_is_told_whole() {
-    let fixture = Fixture::new();
-    let id = queued(&fixture).await["id"].as_str().unwrap().to_owned();
+async fn a_job_response_has_every_detail() {
+    let fixture = ServerFixture::new();
+    let id = submit_queued_job(&fixture).await["id"].as_str().unwrap().to_owned();
     let now = SystemClock.now_ms();
     let claim = fixture.claim(now);
     fixture.records.set_device(&claim.lease, "cpu", false).unwrap();
-    fixture.records.set_state(&claim.lease, JobState::Running, &Reason::default(), now).unwrap();
-    let usage = Usage { first_step: 1, last_step: 7, wall_seconds: 2.5, gpu_seconds: 1.5, ..Usage::default() };
-    fixture.records.progress(&claim.lease, 7, 100, &usage).unwrap();
+    fixture.records.set_state(&claim.lease, JobState::Running, &StateReason::default(), now).unwrap();
+    let usage =
+        AttemptUsage { first_step: 1, last_step: 7, wall_seconds: 2.5, gpu_seconds: 1.5, ..AttemptUsage::default() };
+    fixture.records.record_progress(&claim.lease, 7, 100, &usage).unwrap();
     let point = |step, value| MetricPoint { name: "loss".to_owned(), step, value, at_ms: now };
     fixture.records.record_metrics(&claim.lease, &[point(6, 0.5), point(7, f64::NAN)]).unwrap();
     for path in ["digits-1", &id] {
@@ -326,21 +327,21 @@ async fn a_job_is_told_whole() {
 }
 
 #[tokio::test]
-async fn logs_of_every_attempt_stay() {
-    let fixture = Fixture::new();
-    let id = queued(&fixture).await["id"].as_str().unwrap().to_owned();
+async fn logs_of_every_attempt_are_kept() {
+    let fixture = ServerFixture::new();
+    let id = submit_queued_job(&fixture).await["id"].as_str().unwrap().to_owned();
     let now = SystemClock.now_ms();
     for attempt in 1..=2 {
         let claim = fixture.claim(now);
         let mut log = LogWriter::open(&fixture.home.jobs(), &id, attempt).unwrap();
         for line in 1..=3 {
-            log.line(1_795_262_593_076, &format!("attempt {attempt} line {line}")).unwrap();
+            log.write_line(1_795_262_593_076, &format!("attempt {attempt} line {line}")).unwrap();
         }
-        let reason = Reason::new("HOST_RESTART", "the server restarted");
+        let reason = StateReason::new("HOST_RESTART", "the server restarted");
         if attempt == 1 {
             fixture.records.requeue(&claim.lease, &reason, now, now).unwrap();
         } else {
-            fixture.records.finish_job(&claim.lease, JobState::Succeeded, &Reason::default(), now).unwrap();
+            fixture.records.finish_job(&claim.lease, JobState::Succeeded, &StateReason::default(), now).unwrap();
         }
     }
     let first = "attempt 1 line 1\nattempt 1 line 2\nattempt 1 line 3\n";
@@ -363,26 +364,26 @@ async fn logs_of_every_attempt_stay() {
 }
 
 #[tokio::test]
-async fn following_a_log_ends_with_the_job_or_the_server() {
-    let fixture = Fixture::new();
-    let id = queued(&fixture).await["id"].as_str().unwrap().to_owned();
+async fn a_followed_log_ends_with_the_job_or_the_server() {
+    let fixture = ServerFixture::new();
+    let id = submit_queued_job(&fixture).await["id"].as_str().unwrap().to_owned();
     let now = SystemClock.now_ms();
     let claim = fixture.claim(now);
     let mut log = LogWriter::open(&fixture.home.jobs(), &id, 1).unwrap();
-    log.line(now as i64, "first").unwrap();
+    log.write_line(now as i64, "first").unwrap();
     let follow = || Request::get("/api/v1/jobs/digits-1/logs?follow=1").body(Body::empty()).unwrap();
     let mut stream = fixture.send(follow()).await.into_body().into_data_stream();
     assert_eq!(stream.next().await.unwrap().unwrap(), "first\n");
     let silent = tokio::time::timeout(Duration::from_millis(20), stream.next()).await;
     assert!(silent.is_err(), "nothing more was written");
-    log.line(now as i64, "second").unwrap();
+    log.write_line(now as i64, "second").unwrap();
     // Any change of any job makes followers look: this one is another job's.
-    queued(&fixture).await;
+    submit_queued_job(&fixture).await;
     assert_eq!(stream.next().await.unwrap().unwrap(), "second\n");
     let mut other = fixture.send(follow()).await.into_body().into_data_stream();
     assert_eq!(other.next().await.unwrap().unwrap(), "first\nsecond\n");
-    fixture.records.finish_job(&claim.lease, JobState::Failed, &Reason::default(), now).unwrap();
-    queued(&fixture).await;
+    fixture.records.finish_job(&claim.lease, JobState::Failed, &StateReason::default(), now).unwrap();
+    submit_queued_job(&fixture).await;
     assert!(stream.next().await.is_none());
 
     let second = fixture.claim(now);
@@ -394,8 +395,8 @@ async fn following_a_log_ends_with_the_job_or_the_server() {
 }
 
 #[tokio::test]
-async fn devices_are_named() {
-    let fixture = Fixture::new();
+async fn devices_are_listed_with_their_names() {
+    let fixture = ServerFixture::new();
     let devices = fixture.get("/api/v1/devices").await.json();
     assert_eq!((&devices["devices"][0]["name"], &devices["devices"][0]["job_slots"]), (&json!("cpu"), &json!(2)));
     assert_eq!(devices["devices"][0]["limits"], json!({ "buffer_bytes_max": 1 << 20 }));
@@ -403,8 +404,8 @@ async fn devices_are_named() {
 }
 
 #[tokio::test]
-async fn a_model_tells_what_it_takes() {
-    let fixture = Fixture::serving().await;
+async fn a_model_response_has_its_signature() {
+    let fixture = ServerFixture::with_digits_serving().await;
     let model = fixture.get("/api/v1/models/digits").await.json();
     let image = json!({
         "name": "image", "dtype": "uint8", "shape": [2, 2], "semantics": "image", "classes": [], "default": null,

@@ -11,12 +11,12 @@ use flate2::write::GzEncoder;
 use futures::future::join_all;
 use serde_json::json;
 
-use super::fixture::{Answer, BLOCK, Fixture};
+use super::fixture::{BLOCK, ServerFixture, TestResponse};
 
 const INFER: &str = "/v2/models/digits/infer";
 
 /// A request for `items` pictures as compressed binary data, all but the first pixel zero.
-fn bomb(first: u8, items: usize) -> Request<Body> {
+fn decompression_bomb(first: u8, items: usize) -> Request<Body> {
     let parameters = json!({ "binary_data_size": 4 * items });
     let input = json!({ "name": "image", "shape": [items, 2, 2], "datatype": "UINT8", "parameters": parameters });
     let mut body = json!({ "inputs": [input] }).to_string().into_bytes();
@@ -34,20 +34,20 @@ fn bomb(first: u8, items: usize) -> Request<Body> {
         .unwrap()
 }
 
-fn used(fixture: &Fixture) -> u64 {
+fn memory_used_bytes(fixture: &ServerFixture) -> u64 {
     fixture.app.parts().memory.used_bytes()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn queued_inputs_of_many_small_bodies_stay_within_the_budget() {
     let limit_bytes = 8 << 20;
-    let fixture = Fixture::with_request_memory(limit_bytes).await;
+    let fixture = ServerFixture::with_request_memory(limit_bytes).await;
     // 64 kB of inputs and 800 kB of outputs each, of which some hundred bytes arrive: 50 MB if all of them waited.
-    let attack = join_all((0..60).map(|_| fixture.send(bomb(BLOCK, 16_000))));
+    let attack = join_all((0..60).map(|_| fixture.send(decompression_bomb(BLOCK, 16_000))));
     let watch = async {
         let mut most = 0;
         for _ in 0..300 {
-            most = most.max(used(&fixture));
+            most = most.max(memory_used_bytes(&fixture));
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         fixture.host.gate.open();
@@ -60,17 +60,17 @@ async fn queued_inputs_of_many_small_bodies_stay_within_the_budget() {
     assert!(refused > 30 && statuses.contains(&200), "{statuses:?}");
     let refusal = answers.into_iter().find(|answer| answer.status() == 503).unwrap();
     assert_eq!(refusal.headers()["retry-after"], "1");
-    let (_, code, _) = Answer::of(refusal).await.error();
+    let (_, code, _) = TestResponse::from_response(refusal).await.error();
     assert_eq!(code, "memory_full");
     drop(fixture.predict(1).await);
-    assert_eq!(used(&fixture), 0, "everything is given back");
+    assert_eq!(memory_used_bytes(&fixture), 0, "everything is given back");
 }
 
 #[tokio::test]
-async fn a_request_that_is_larger_than_a_clients_share_is_refused_at_once() {
-    let fixture = Fixture::with_request_memory(8 << 20).await;
+async fn a_request_over_the_clients_memory_share_is_refused_at_once() {
+    let fixture = ServerFixture::with_request_memory(8 << 20).await;
     for items in [10_000_000, 1_000_000] {
-        let answer = Answer::of(fixture.send(bomb(1, items)).await).await;
+        let answer = TestResponse::from_response(fixture.send(decompression_bomb(1, items)).await).await;
         let (status, code, text) = answer.error();
         assert_eq!((status, &*code), (413, "memory_share"), "{items}: {text}");
         assert!(answer.json()["hint"].as_str().unwrap().contains("--request-memory-limit"));
@@ -79,11 +79,11 @@ async fn a_request_that_is_larger_than_a_clients_share_is_refused_at_once() {
 }
 
 #[tokio::test]
-async fn answers_that_nobody_takes_are_charged_until_they_are_dropped() {
-    let fixture = Fixture::with_request_memory(8 << 20).await;
+async fn unread_responses_are_charged_until_they_are_dropped() {
+    let fixture = ServerFixture::with_request_memory(8 << 20).await;
     let mut held: Vec<Response> = Vec::new();
     let refused = loop {
-        let response = fixture.send(bomb(1, 20_000)).await;
+        let response = fixture.send(decompression_bomb(1, 20_000)).await;
         if response.status() != 200 {
             break response;
         }
@@ -91,19 +91,19 @@ async fn answers_that_nobody_takes_are_charged_until_they_are_dropped() {
         assert!(held.len() < 1_000, "answers are not counted");
     };
     assert_eq!(refused.status(), 503);
-    let bytes = used(&fixture);
+    let bytes = memory_used_bytes(&fixture);
     assert!(bytes > 1 << 20 && bytes <= 4 << 20, "{bytes} bytes of {} answers", held.len());
     let taken = held.pop().unwrap();
     let length = to_bytes(taken.into_body(), usize::MAX).await.unwrap().len() as u64;
-    assert_eq!(used(&fixture), bytes - length, "an answer that was taken is given back");
+    assert_eq!(memory_used_bytes(&fixture), bytes - length, "an answer that was taken is given back");
     drop(held);
-    assert_eq!(used(&fixture), 0);
-    assert_eq!(fixture.send(bomb(1, 20_000)).await.status(), 200);
+    assert_eq!(memory_used_bytes(&fixture), 0);
+    assert_eq!(fixture.send(decompression_bomb(1, 20_000)).await.status(), 200);
 }
 
 #[tokio::test]
-async fn a_body_is_charged_as_it_arrives_and_not_as_it_was_announced() {
-    let fixture = Fixture::with_request_memory(64 << 20).await;
+async fn a_body_is_charged_as_it_arrives_not_by_content_length() {
+    let fixture = ServerFixture::with_request_memory(64 << 20).await;
     let announced = |bytes: usize| {
         let stream = futures::stream::pending::<Result<bytes::Bytes, std::io::Error>>();
         let body = Body::from_stream(stream);
@@ -118,8 +118,8 @@ async fn a_body_is_charged_as_it_arrives_and_not_as_it_was_announced() {
         })
         .collect();
     tokio::task::yield_now().await;
-    assert_eq!(used(&fixture), 0, "nothing has arrived");
-    let large = Fixture::send(&fixture, bomb(1, 200_000)).await;
+    assert_eq!(memory_used_bytes(&fixture), 0, "nothing has arrived");
+    let large = ServerFixture::send(&fixture, decompression_bomb(1, 200_000)).await;
     assert_eq!(large.status(), 200, "nobody waits for those who only announce");
     slow.iter().for_each(|task| task.abort());
 }

@@ -2,28 +2,28 @@
 
 use axum::body::Body;
 use axum::http::Request;
-use saggar_store::keys::Scope;
+use saggar_store::keys::KeyScope;
 use serde_json::{Value, json};
 
-use super::fixture::{Answer, Fixture};
+use super::fixture::{ServerFixture, TestResponse};
 use super::key_client::KeyClient;
 
-async fn delete(fixture: &Fixture, path: &str) -> Answer {
-    Answer::of(fixture.send(Request::delete(path).body(Body::empty()).unwrap()).await).await
+async fn delete(fixture: &ServerFixture, path: &str) -> TestResponse {
+    TestResponse::from_response(fixture.send(Request::delete(path).body(Body::empty()).unwrap()).await).await
 }
 
-async fn versions(count: i32) -> Fixture {
-    let fixture = Fixture::new();
+async fn with_versions(count: i32) -> ServerFixture {
+    let fixture = ServerFixture::new();
     for mark in 1..=count {
         fixture.publish("digits", "plugin", mark);
     }
-    fixture.loader.look().await;
+    fixture.loader.run_once().await;
     fixture
 }
 
 #[tokio::test]
-async fn a_version_that_nothing_needs_is_removed_and_its_number_stays_used() {
-    let fixture = versions(3).await;
+async fn an_unused_version_is_removed_and_its_number_is_not_reused() {
+    let fixture = with_versions(3).await;
     let serving = delete(&fixture, "/api/v1/models/digits/versions/3").await;
     let (status, code, text) = serving.error();
     assert_eq!((status, code.as_str()), (409, "conflict"));
@@ -47,8 +47,8 @@ async fn a_version_that_nothing_needs_is_removed_and_its_number_stays_used() {
 }
 
 #[tokio::test]
-async fn a_model_is_removed_with_versions_settings_and_series() {
-    let fixture = versions(2).await;
+async fn removing_a_model_removes_its_versions_settings_and_metrics() {
+    let fixture = with_versions(2).await;
     assert_eq!(fixture.predict(1).await.status, 200);
     std::fs::write(fixture.home.models().join("digits/model.json"), r#"{"keep_alive": "5m"}"#).unwrap();
     let removed = delete(&fixture, "/api/v1/models/digits").await;
@@ -61,13 +61,13 @@ async fn a_model_is_removed_with_versions_settings_and_series() {
     assert!(!text.contains("digits"), "{text}");
     // A training may make it again, under a number that nobody has seen.
     assert_eq!(fixture.publish("digits", "plugin", 3), 3);
-    fixture.loader.look().await;
+    fixture.loader.run_once().await;
     assert_eq!(fixture.predict(1).await.json()["mark"], 3);
 }
 
 #[tokio::test]
-async fn what_a_job_reads_stays_until_the_job_is_over() {
-    let fixture = versions(2).await;
+async fn a_version_in_use_by_a_job_cannot_be_removed() {
+    let fixture = with_versions(2).await;
     let uploaded = fixture.post("/api/v1/plugins", "application/wasm", "plugin trains").await.json();
     let spec = json!({ "project": "p", "plugin": uploaded["digest"], "init_from": "model:digits@1" });
     let job = fixture.post_json("/api/v1/jobs", &spec.to_string()).await;
@@ -82,20 +82,20 @@ async fn what_a_job_reads_stays_until_the_job_is_over() {
 }
 
 #[tokio::test]
-async fn keys_remove_models_of_their_projects_and_the_log_says_who() {
-    let fixture = versions(2).await;
-    let writes = KeyClient::new(&fixture, "writes", &[Scope::ModelsWrite], &[]);
+async fn project_keys_remove_only_their_models_and_removals_are_audited() {
+    let fixture = with_versions(2).await;
+    let writes = KeyClient::new(&fixture, "writes", &[KeyScope::ModelsWrite], &[]);
     let (reads, other) = (
-        KeyClient::new(&fixture, "reads", &[Scope::JobsWrite, Scope::Predict], &[]),
-        KeyClient::new(&fixture, "other", &[Scope::ModelsWrite], &["faces"]),
+        KeyClient::new(&fixture, "reads", &[KeyScope::JobsWrite, KeyScope::Predict], &[]),
+        KeyClient::new(&fixture, "other", &[KeyScope::ModelsWrite], &["faces"]),
     );
     for (client, code) in [(&reads, "scope"), (&other, "foreign_project")] {
         for path in ["/api/v1/models/digits", "/api/v1/models/digits/versions/1"] {
-            let refused = client.ask("DELETE", path, &Value::Null).await.error();
+            let refused = client.send_json("DELETE", path, &Value::Null).await.error();
             assert_eq!((refused.0, refused.1.contains(code)), (403, true), "{refused:?}");
         }
     }
-    assert_eq!(writes.ask("DELETE", "/api/v1/models/digits", &Value::Null).await.status, 200);
+    assert_eq!(writes.send_json("DELETE", "/api/v1/models/digits", &Value::Null).await.status, 200);
     let log = std::fs::read_to_string(fixture.home.audit_log()).unwrap();
     let last: Value = serde_json::from_str(log.lines().last().unwrap()).unwrap();
     assert_eq!(

@@ -10,28 +10,28 @@ use flate2::read::{GzDecoder, ZlibDecoder};
 use flate2::write::{GzEncoder, ZlibEncoder};
 use serde_json::{Value, json};
 
-use super::fixture::{Answer, BAD_OUTPUT, BLOCK, Fixture, PANIC, REJECT, TRAP};
+use super::fixture::{BAD_OUTPUT, BLOCK, PANIC, REJECT, ServerFixture, TRAP, TestResponse};
 use crate::limits::INFER_BYTES_MAX;
 
 const INFER: &str = "/v2/models/digits/infer";
 
 /// Asks as tritonclient does: without a content type.
-async fn infer(fixture: &Fixture, path: &str, headers: &[(&str, &str)], body: impl Into<Body>) -> Answer {
+async fn infer(fixture: &ServerFixture, path: &str, headers: &[(&str, &str)], body: impl Into<Body>) -> TestResponse {
     let mut request = Request::post(path);
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
-    Answer::of(fixture.send(request.body(body.into()).unwrap()).await).await
+    TestResponse::from_response(fixture.send(request.body(body.into()).unwrap()).await).await
 }
 
 /// A request for pictures of four pixels.
-fn pictures(first: u8, items: usize) -> Value {
+fn image_input(first: u8, items: usize) -> Value {
     let data: Vec<u8> = [first, 2, 3, 4].repeat(items);
     json!({ "inputs": [{ "name": "image", "shape": [items, 2, 2], "datatype": "UINT8", "data": data }] })
 }
 
 /// The same as binary data: the body, and how many bytes of it are JSON.
-fn binary(first: u8, items: usize, outputs: Value) -> (Vec<u8>, String) {
+fn binary_request(first: u8, items: usize, outputs: Value) -> (Vec<u8>, String) {
     let parameters = json!({ "binary_data_size": 4 * items });
     let input = json!({ "name": "image", "shape": [items, 2, 2], "datatype": "UINT8", "parameters": parameters });
     let mut body = json!({ "inputs": [input], "outputs": outputs }).to_string().into_bytes();
@@ -40,14 +40,14 @@ fn binary(first: u8, items: usize, outputs: Value) -> (Vec<u8>, String) {
     (body, length)
 }
 
-async fn is_healthy(fixture: &Fixture) {
-    let answer = infer(fixture, INFER, &[], pictures(1, 1).to_string()).await;
+async fn assert_healthy(fixture: &ServerFixture) {
+    let answer = infer(fixture, INFER, &[], image_input(1, 1).to_string()).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
 }
 
 #[tokio::test]
-async fn the_server_and_its_models_say_what_they_are() {
-    let fixture = Fixture::serving().await;
+async fn server_and_model_metadata_are_complete() {
+    let fixture = ServerFixture::with_digits_serving().await;
     let server = fixture.get("/v2").await.json();
     assert_eq!(server["name"], "saggar");
     assert!(server["extensions"].as_array().unwrap().contains(&json!("binary_tensor_data")));
@@ -78,8 +78,8 @@ async fn the_server_and_its_models_say_what_they_are() {
 }
 
 #[tokio::test]
-async fn a_model_that_is_not_there_or_not_ready_is_said_to_be_so() {
-    let fixture = Fixture::serving().await;
+async fn missing_and_unready_models_are_reported() {
+    let fixture = ServerFixture::with_digits_serving().await;
     for (path, code) in [
         ("/v2/models/none", "unknown_model"),
         ("/v2/models/none/ready", "unknown_model"),
@@ -93,28 +93,28 @@ async fn a_model_that_is_not_there_or_not_ready_is_said_to_be_so() {
         let (status, found, _) = fixture.get(path).await.error();
         assert_eq!((status, found.as_str()), (404, code), "{path}");
     }
-    let missing = infer(&fixture, "/v2/models/none/infer", &[], pictures(1, 1).to_string()).await.error();
+    let missing = infer(&fixture, "/v2/models/none/infer", &[], image_input(1, 1).to_string()).await.error();
     assert_eq!((missing.0, missing.2.as_str()), (404, "no model none; known are digits"));
-    let version = infer(&fixture, "/v2/models/digits/versions/9/infer", &[], pictures(1, 1).to_string()).await;
+    let version = infer(&fixture, "/v2/models/digits/versions/9/infer", &[], image_input(1, 1).to_string()).await;
     assert_eq!(version.error().0, 404);
     assert_eq!(fixture.get("/v2/models/digits/versions/1.5").await.error().0, 400);
     assert_eq!(fixture.get(INFER).await.error().0, 405);
 
-    let fixture = Fixture::new();
+    let fixture = ServerFixture::new();
     fixture.publish("broken", "refused", 1);
-    fixture.loader.look().await;
+    fixture.loader.run_once().await;
     assert_eq!(fixture.get("/v2/health/live").await.status, 200);
     let ready = fixture.get("/v2/health/ready").await;
     assert_eq!((ready.status.as_u16(), ready.json()), (503, json!({ "ready": false })));
     let model = fixture.get("/v2/models/broken/ready").await;
     assert_eq!((model.status.as_u16(), model.json()), (503, json!({ "name": "broken", "ready": false })));
-    assert_eq!(infer(&fixture, "/v2/models/broken/infer", &[], pictures(1, 1).to_string()).await.error().0, 503);
+    assert_eq!(infer(&fixture, "/v2/models/broken/infer", &[], image_input(1, 1).to_string()).await.error().0, 503);
 }
 
 #[tokio::test]
-async fn json_in_and_out() {
-    let fixture = Fixture::serving().await;
-    let mut request = pictures(1, 2);
+async fn json_tensors_round_trip() {
+    let fixture = ServerFixture::with_digits_serving().await;
+    let mut request = image_input(1, 2);
     request["id"] = json!("my \"id\"");
     let answer = infer(&fixture, INFER, &[], request.to_string()).await;
     assert_eq!(answer.header("content-type"), "application/json");
@@ -124,7 +124,7 @@ async fn json_in_and_out() {
     let mark = json!({ "name": "mark", "datatype": "INT32", "shape": [2], "data": [1, 1] });
     let whole = json!({ "id": "my \"id\"", "model_name": "digits", "model_version": "1", "outputs": [sum, mark] });
     assert_eq!(answer.json(), whole);
-    let mut request = pictures(1, 2);
+    let mut request = image_input(1, 2);
     request["outputs"] = json!([{ "name": "mark" }, { "name": "sum" }]);
     let answer = infer(&fixture, "/v2/models/digits/versions/1/infer", &[], request.to_string()).await;
     let whole = json!({ "model_name": "digits", "model_version": "1", "outputs": [mark, sum] });
@@ -137,10 +137,10 @@ async fn json_in_and_out() {
 }
 
 #[tokio::test]
-async fn binary_in_and_out() {
-    let fixture = Fixture::serving().await;
+async fn binary_tensors_round_trip() {
+    let fixture = ServerFixture::with_digits_serving().await;
     let (body, length) =
-        binary(1, 2, json!([{ "name": "mark", "parameters": { "binary_data": true } }, { "name": "sum" }]));
+        binary_request(1, 2, json!([{ "name": "mark", "parameters": { "binary_data": true } }, { "name": "sum" }]));
     let header = [("inference-header-content-length", length.as_str())];
     let answer = infer(&fixture, INFER, &header, body).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
@@ -160,11 +160,11 @@ async fn binary_in_and_out() {
 }
 
 #[tokio::test]
-async fn what_must_be_refused_is_and_does_no_harm() {
-    let fixture = Fixture::serving().await;
+async fn invalid_inference_requests_are_refused_without_harm() {
+    let fixture = ServerFixture::with_digits_serving().await;
     let image = |rest: &str| format!(r#"{{"inputs":[{{"name":"image",{rest}}}]}}"#);
     let shaped = |shape: &str, data: &str| image(&format!(r#""shape":{shape},"datatype":"UINT8","data":{data}"#));
-    let good = pictures(1, 1).to_string();
+    let good = image_input(1, 1).to_string();
     let with = |more: &str| format!("{},{more}}}", &good[..good.len() - 1]);
     let deep = format!("{}1{}", "[".repeat(101), "]".repeat(101));
     let refused = [
@@ -212,7 +212,7 @@ async fn what_must_be_refused_is_and_does_no_harm() {
     for body in refused {
         let (status, code, text) = infer(&fixture, INFER, &[], body.clone()).await.error();
         assert_eq!((status, code.as_str()), (400, "bad_input"), "{text} for {:.200}", body);
-        is_healthy(&fixture).await;
+        assert_healthy(&fixture).await;
     }
     // Not known, and not in the way.
     let ignored = with(&format!(r#""model_name":"x","more":{deep},"parameters":{{"mine":"x","priority":1}}"#));
@@ -220,9 +220,9 @@ async fn what_must_be_refused_is_and_does_no_harm() {
 }
 
 #[tokio::test]
-async fn the_length_of_the_json_is_within_the_body() {
-    let fixture = Fixture::serving().await;
-    let (body, length) = binary(1, 1, json!([{ "name": "sum" }]));
+async fn the_json_length_header_must_fit_the_body() {
+    let fixture = ServerFixture::with_digits_serving().await;
+    let (body, length) = binary_request(1, 1, json!([{ "name": "sum" }]));
     let json_bytes: usize = length.parse().unwrap();
     let past = (body.len() + 1).to_string();
     let short = (json_bytes - 1).to_string();
@@ -251,13 +251,13 @@ fn deflate(bytes: &[u8]) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn bodies_are_compressed_either_way() {
-    let fixture = Fixture::serving().await;
-    let plain = infer(&fixture, INFER, &[], pictures(1, 600).to_string()).await;
+async fn request_and_response_bodies_may_be_compressed() {
+    let fixture = ServerFixture::with_digits_serving().await;
+    let plain = infer(&fixture, INFER, &[], image_input(1, 600).to_string()).await;
     assert_eq!((plain.status.as_u16(), plain.header("content-encoding")), (200, ""));
     // The length of the JSON is that before compression.
     let outputs = json!([{ "name": "sum", "parameters": { "binary_data": true } }]);
-    let (body, length) = binary(1, 600, outputs);
+    let (body, length) = binary_request(1, 600, outputs);
     for (name, packed) in [("gzip", gzip(&body)), ("deflate", deflate(&body))] {
         let headers = [
             ("content-encoding", name),
@@ -275,14 +275,14 @@ async fn bodies_are_compressed_either_way() {
         assert_eq!(whole[length..], 10f32.to_le_bytes().repeat(600));
     }
     // Too small to be worth it.
-    let small = infer(&fixture, INFER, &[("accept-encoding", "gzip")], pictures(1, 1).to_string()).await;
+    let small = infer(&fixture, INFER, &[("accept-encoding", "gzip")], image_input(1, 1).to_string()).await;
     assert_eq!((small.status.as_u16(), small.header("content-encoding")), (200, ""));
 }
 
 #[tokio::test]
-async fn bodies_that_cannot_be_expanded_are_refused() {
-    let fixture = Fixture::serving().await;
-    let body = pictures(1, 1).to_string();
+async fn invalid_compressed_bodies_are_refused() {
+    let fixture = ServerFixture::with_digits_serving().await;
+    let body = image_input(1, 1).to_string();
     let (status, code, text) = infer(&fixture, INFER, &[("content-encoding", "br")], body.clone()).await.error();
     assert_eq!((status, code.as_str()), (415, "unsupported_media_type"), "{text}");
     let packed = gzip(body.as_bytes());
@@ -293,16 +293,16 @@ async fn bodies_that_cannot_be_expanded_are_refused() {
     let bomb = gzip(&vec![b' '; INFER_BYTES_MAX + 1]);
     assert!(bomb.len() < 1 << 20);
     assert_eq!(infer(&fixture, INFER, &[("content-encoding", "gzip")], bomb).await.error().0, 413);
-    is_healthy(&fixture).await;
+    assert_healthy(&fixture).await;
 }
 
 #[tokio::test]
-async fn bodies_have_a_maximum_and_may_come_in_pieces() {
-    let fixture = Fixture::serving().await;
+async fn bodies_are_limited_and_may_be_chunked() {
+    let fixture = ServerFixture::with_digits_serving().await;
     let long = (INFER_BYTES_MAX + 1).to_string();
     let answer = infer(&fixture, INFER, &[("content-length", &long)], "").await;
     assert_eq!(answer.error().0, 413);
-    let body = pictures(1, 1).to_string().into_bytes();
+    let body = image_input(1, 1).to_string().into_bytes();
     let pieces: Vec<Result<Vec<u8>, std::io::Error>> = body.chunks(3).map(|piece| Ok(piece.to_vec())).collect();
     let answer = infer(&fixture, INFER, &[], Body::from_stream(futures::stream::iter(pieces))).await;
     assert_eq!(answer.status, 200);
@@ -312,39 +312,39 @@ async fn bodies_have_a_maximum_and_may_come_in_pieces() {
 }
 
 #[tokio::test]
-async fn what_the_plugin_does_wrong_has_its_status() {
-    let fixture = Fixture::serving().await;
+async fn plugin_failures_have_their_own_status() {
+    let fixture = ServerFixture::with_digits_serving().await;
     for (first, status) in [(TRAP, 500), (REJECT, 422), (PANIC, 500), (BAD_OUTPUT, 500)] {
-        let answer = infer(&fixture, INFER, &[], pictures(first, 1).to_string()).await;
+        let answer = infer(&fixture, INFER, &[], image_input(first, 1).to_string()).await;
         assert_eq!(answer.error().0, status, "{first}");
     }
-    is_healthy(&fixture).await;
+    assert_healthy(&fixture).await;
 }
 
 #[tokio::test]
-async fn a_time_limit_in_the_request_is_kept() {
-    let fixture = Fixture::serving().await;
-    let mut request = pictures(BLOCK, 1);
+async fn the_timeout_parameter_is_enforced() {
+    let fixture = ServerFixture::with_digits_serving().await;
+    let mut request = image_input(BLOCK, 1);
     request["parameters"] = json!({ "timeout": 20_000 });
     let (status, ..) = infer(&fixture, INFER, &[], request.to_string()).await.error();
     assert!([408, 504].contains(&status), "{status}");
     fixture.host.gate.open();
-    is_healthy(&fixture).await;
+    assert_healthy(&fixture).await;
 }
 
 #[tokio::test]
-async fn requests_count_under_their_routes() {
-    let fixture = Fixture::serving().await;
-    is_healthy(&fixture).await;
+async fn inference_requests_are_counted_by_route() {
+    let fixture = ServerFixture::with_digits_serving().await;
+    assert_healthy(&fixture).await;
     let line = r#"saggar_http_requests_total{code="200",method="POST",route="/v2/models/{model}/infer"}"#;
     assert_eq!(fixture.metric(line).await, Some(1.0));
 }
 
 #[tokio::test]
-async fn versions_are_asked_for_by_number_or_alias() {
-    let fixture = Fixture::serving().await;
+async fn versions_are_addressed_by_number_or_alias() {
+    let fixture = ServerFixture::with_digits_serving().await;
     fixture.publish("digits", "plugin", 2);
-    fixture.loader.look().await;
+    fixture.loader.run_once().await;
     let load = fixture.post_json("/api/v1/models/digits/load", r#"{"version": 1}"#).await;
     assert_eq!(load.status, 200, "{}", load.text());
     assert_eq!(fixture.get("/v2/models/digits").await.json()["versions"], json!(["1", "2"]));
@@ -355,17 +355,17 @@ async fn versions_are_asked_for_by_number_or_alias() {
         ("/v2/models/digits/versions/stable/infer", "2"),
         ("/v2/models/digits@1/infer", "1"),
     ] {
-        let answer = infer(&fixture, path, &[], pictures(1, 1).to_string()).await.json();
+        let answer = infer(&fixture, path, &[], image_input(1, 1).to_string()).await.json();
         assert_eq!(answer["model_version"], version, "{path}");
         assert_eq!(answer["outputs"][1]["data"], json!([version.parse::<i32>().unwrap()]), "{path}");
     }
 }
 
 #[tokio::test]
-async fn models_are_listed_loaded_and_unloaded() {
-    let fixture = Fixture::serving().await;
+async fn the_repository_api_lists_loads_and_unloads_models() {
+    let fixture = ServerFixture::with_digits_serving().await;
     fixture.publish("digits", "refused", 2);
-    fixture.loader.look().await;
+    fixture.loader.run_once().await;
     let post =
         async |path: &str, body: &str| infer(&fixture, &format!("/v2/repository/{path}"), &[], body.to_owned()).await;
     let first =
@@ -387,22 +387,22 @@ async fn models_are_listed_loaded_and_unloaded() {
     assert_eq!(post("index", "").await.json()[0], first("UNAVAILABLE", "unloaded"));
     assert_eq!(fixture.get("/v2/models/digits/ready").await.status, 503);
     assert_eq!(fixture.get("/v2/health/ready").await.status, 200, "as it is meant to be");
-    assert_eq!(infer(&fixture, INFER, &[], pictures(1, 1).to_string()).await.error().0, 503);
+    assert_eq!(infer(&fixture, INFER, &[], image_input(1, 1).to_string()).await.error().0, 503);
     let loaded = post("models/digits/load", "").await;
     assert_eq!((loaded.status.as_u16(), loaded.json()), (200, json!({ "name": "digits", "load": true })));
-    is_healthy(&fixture).await;
+    assert_healthy(&fixture).await;
 
     assert_eq!(post("models/none/unload", "").await.status, 200, "it is unloaded already");
     assert_eq!(post("models/none/load", "").await.error().0, 404);
     assert_eq!(post("models/..%2f..%2fetc/load", r#"{"parameters": {"config": "{}"}}"#).await.error().0, 404);
     assert_eq!(post("models/digits/unload", r#"{"parameters": {"unload_dependents": 1}}"#).await.error().0, 400);
-    is_healthy(&fixture).await;
+    assert_healthy(&fixture).await;
 }
 
 #[tokio::test]
-async fn a_model_that_sleeps_is_ready_and_is_woken_to_say_what_it_is() {
-    let fixture = Fixture::serving().await;
-    let house = tokio::spawn(Arc::clone(fixture.app.lifecycle()).keep_house(fixture.app.shutdown()));
+async fn a_sleeping_model_is_ready_and_woken_by_a_metadata_request() {
+    let fixture = ServerFixture::with_digits_serving().await;
+    let house = tokio::spawn(Arc::clone(fixture.app.lifecycle()).run_residency_loop(fixture.app.shutdown()));
     let config = json!({ "parameters": { "config": "{\"keep_alive\": \"0s\"}" } }).to_string();
     let loaded = infer(&fixture, "/v2/repository/models/digits/load", &[], config).await;
     assert_eq!(loaded.status, 200, "{}", loaded.text());
@@ -414,14 +414,14 @@ async fn a_model_that_sleeps_is_ready_and_is_woken_to_say_what_it_is() {
     assert_eq!(fixture.get("/v2/models/digits/ready").await.status, 200);
     assert_eq!(fixture.get("/v2/health/ready").await.status, 200);
     assert_eq!(fixture.get("/v2/models/digits").await.json()["inputs"][0]["name"], "image");
-    is_healthy(&fixture).await;
+    assert_healthy(&fixture).await;
     fixture.stop.send(true).unwrap();
     house.await.unwrap();
 }
 
 #[tokio::test]
-async fn a_load_may_bring_settings_but_no_files() {
-    let fixture = Fixture::serving().await;
+async fn a_load_accepts_a_config_but_no_files() {
+    let fixture = ServerFixture::with_digits_serving().await;
     let load = async |parameters: Value| {
         let body = json!({ "parameters": parameters }).to_string();
         infer(&fixture, "/v2/repository/models/digits/load", &[], body).await
@@ -442,21 +442,24 @@ async fn a_load_may_bring_settings_but_no_files() {
         json!({ "x": [1] }),
     ] {
         assert_eq!(load(bad.clone()).await.error().0, 400, "{bad}");
-        is_healthy(&fixture).await;
+        assert_healthy(&fixture).await;
     }
     assert_eq!(config().await["max_batch_size"], 4);
 }
 
 #[tokio::test]
-async fn versions_tell_what_they_did() {
-    let fixture = Fixture::serving().await;
+async fn statistics_report_what_each_version_did() {
+    let fixture = ServerFixture::with_digits_serving().await;
     let statistics = async |path: &str| fixture.get(path).await.json()["model_stats"].clone();
     let before = statistics("/v2/models/digits/stats").await;
     assert_eq!((&before[0]["name"], &before[0]["version"]), (&json!("digits"), &json!("1")));
     assert_eq!((&before[0]["last_inference"], &before[0]["inference_count"]), (&json!(0), &json!(0)));
-    assert_eq!(before[0]["memory_usage"], json!([{ "type": "CPU", "id": 0, "byte_size": super::fixture::BYTES }]));
+    assert_eq!(
+        before[0]["memory_usage"],
+        json!([{ "type": "CPU", "id": 0, "byte_size": super::fixture::MODEL_BYTES }])
+    );
     for (first, items, status) in [(1, 1, 200), (1, 8, 200), (REJECT, 1, 422), (TRAP, 1, 500)] {
-        let answer = infer(&fixture, INFER, &[], pictures(first, items).to_string()).await;
+        let answer = infer(&fixture, INFER, &[], image_input(first, items).to_string()).await;
         assert_eq!(answer.status, status, "{}", answer.text());
     }
     assert_eq!(infer(&fixture, INFER, &[], "{}").await.status, 400);
@@ -476,13 +479,13 @@ async fn versions_tell_what_they_did() {
 }
 
 #[tokio::test]
-async fn answers_from_the_cache_count_as_such() {
-    let fixture = Fixture::serving().await;
+async fn cache_hits_are_counted_in_statistics() {
+    let fixture = ServerFixture::with_digits_serving().await;
     let config = json!({ "parameters": { "config": "{\"cache\": {\"max_bytes\": 100000}}" } }).to_string();
     let loaded = infer(&fixture, "/v2/repository/models/digits/load", &[], config).await;
     assert_eq!(loaded.status, 200, "{}", loaded.text());
     for _ in 0..3 {
-        is_healthy(&fixture).await;
+        assert_healthy(&fixture).await;
     }
     let after = fixture.get("/v2/models/digits/stats").await.json()["model_stats"][0].clone();
     let count = |key: &str| after["inference_stats"][key]["count"].as_u64().unwrap();

@@ -6,11 +6,11 @@ use axum::body::Body;
 use axum::http::Request;
 use serde_json::Value;
 
-use super::fixture::Fixture;
-use crate::App;
+use super::fixture::ServerFixture;
+use crate::AppState;
 
 /// The methods that the server says a route has.
-async fn methods(fixture: &Fixture, path: &str) -> BTreeSet<String> {
+async fn allowed_methods(fixture: &ServerFixture, path: &str) -> BTreeSet<String> {
     let uri: String =
         path.split('/').map(|part| if part.starts_with('{') { "x" } else { part }).collect::<Vec<_>>().join("/");
     let request = Request::builder().method("BREW").uri(&uri).body(Body::empty()).unwrap();
@@ -20,11 +20,11 @@ async fn methods(fixture: &Fixture, path: &str) -> BTreeSet<String> {
 }
 
 /// Routes that take every method and path below them, by what their paths begin with.
-const OPEN: [(&str, &str); 3] = [("/v1/", "/v1/"), ("/v1/{*path}", "/v1/"), ("/V1/{*path}", "/v1/")];
+const ANY_METHOD_ROUTES: [(&str, &str); 3] = [("/v1/", "/v1/"), ("/v1/{*path}", "/v1/"), ("/V1/{*path}", "/v1/")];
 
 #[tokio::test]
-async fn every_route_is_described_and_nothing_else() {
-    let fixture = Fixture::new();
+async fn the_document_describes_exactly_the_routes() {
+    let fixture = ServerFixture::new();
     let document = fixture.get("/openapi.json").await.json();
     let paths = document["paths"].as_object().unwrap();
     let mut described: BTreeSet<(String, String)> = BTreeSet::new();
@@ -33,14 +33,14 @@ async fn every_route_is_described_and_nothing_else() {
         described.extend(methods.map(|method| (path.clone(), method.clone())));
     }
     let mut routes = BTreeSet::new();
-    for (path, _) in App::routes() {
-        if let Some((_, begin)) = OPEN.iter().find(|(open, _)| *open == path) {
+    for (path, _) in AppState::routes() {
+        if let Some((_, begin)) = ANY_METHOD_ROUTES.iter().find(|(open, _)| *open == path) {
             let below: Vec<_> = described.iter().filter(|(path, _)| path.starts_with(begin)).cloned().collect();
             assert!(!below.is_empty(), "nothing is described below {begin}");
             routes.extend(below);
             continue;
         }
-        let found = methods(&fixture, path).await;
+        let found = allowed_methods(&fixture, path).await;
         assert!(!found.is_empty(), "{path} says no methods");
         routes.extend(found.into_iter().map(|method| (path.replace("{*", "{"), method)));
     }
@@ -52,7 +52,7 @@ async fn every_route_is_described_and_nothing_else() {
 
 /// Every reference leads somewhere, and no two operations share a name.
 #[tokio::test]
-async fn the_document_is_whole() {
+async fn references_resolve_and_operation_names_are_unique() {
     fn references(value: &Value, found: &mut BTreeSet<String>) {
         match value {
             Value::Object(object) => {
@@ -63,9 +63,9 @@ async fn the_document_is_whole() {
             _ => {}
         }
     }
-    let fixture = Fixture::serving().await;
+    let fixture = ServerFixture::with_digits_serving().await;
     fixture.publish("speaker", "plugin that speaks", 1);
-    fixture.loader.look().await;
+    fixture.loader.run_once().await;
     let document = fixture.get("/openapi.json").await.json();
     let mut found = BTreeSet::new();
     references(&document, &mut found);
@@ -103,6 +103,6 @@ async fn every_property_has_a_schema() {
             _ => {}
         }
     }
-    let document = Fixture::serving().await.get("/openapi.json").await.json();
+    let document = ServerFixture::with_digits_serving().await.get("/openapi.json").await.json();
     check(&document, "");
 }

@@ -6,9 +6,9 @@ use axum::body::Body;
 use axum::http::Request;
 use futures::future::join_all;
 
-use super::fixture::{BAD_OUTPUT, BLOCK, Fixture, PANIC, REJECT, SLOW, TRAP, picture};
+use super::fixture::{BAD_OUTPUT, BLOCK, PANIC, REJECT, SLOW, ServerFixture, TRAP, image_json};
 use crate::limits::{BODY_BYTES_MAX, PREDICTIONS_DEFAULT};
-use crate::models::settings::Instances;
+use crate::models::model_config::InstanceLimit;
 
 const JSON: &str = "application/json";
 
@@ -38,7 +38,7 @@ fn jpeg() -> Vec<u8> {
     tables.concat()
 }
 
-fn form(fields: &[(&str, &[u8])]) -> Vec<u8> {
+fn multipart_body(fields: &[(&str, &[u8])]) -> Vec<u8> {
     let mut body = Vec::new();
     for (head, bytes) in fields {
         body.extend(format!("--x\r\ncontent-disposition: form-data; {head}\r\n\r\n").as_bytes());
@@ -52,8 +52,8 @@ fn form(fields: &[(&str, &[u8])]) -> Vec<u8> {
 const FORM: &str = "multipart/form-data; boundary=x";
 
 #[tokio::test]
-async fn one_item_and_a_batch() {
-    let fixture = Fixture::serving().await;
+async fn single_items_and_batches_are_predicted() {
+    let fixture = ServerFixture::with_digits_serving().await;
     let answer = fixture.predict(1).await;
     assert_eq!(answer.text(), r#"{"sum":10.0,"mark":1}"#);
     assert_eq!(answer.header("content-type"), JSON);
@@ -76,12 +76,12 @@ async fn one_item_and_a_batch() {
 }
 
 #[tokio::test]
-async fn pictures_and_raw_bytes() {
-    let fixture = Fixture::serving().await;
+async fn images_and_raw_bytes_are_accepted_as_inputs() {
+    let fixture = ServerFixture::with_digits_serving().await;
     let picture = png(8, 5);
-    let named = form(&[("name=\"image\"; filename=\"a.png\"", &picture)]);
-    let unnamed = form(&[("name=\"file\"; filename=\"a.png\"", &picture)]);
-    let text = form(&[("name=\"image\"", b"[[5,5],[5,5]]")]);
+    let named = multipart_body(&[("name=\"image\"; filename=\"a.png\"", &picture)]);
+    let unnamed = multipart_body(&[("name=\"file\"; filename=\"a.png\"", &picture)]);
+    let text = multipart_body(&[("name=\"image\"", b"[[5,5],[5,5]]")]);
     let cases: [(&str, Vec<u8>); 8] = [
         (FORM, named),
         (FORM, unnamed),
@@ -99,9 +99,9 @@ async fn pictures_and_raw_bytes() {
 }
 
 #[tokio::test]
-async fn jpegs_are_read_and_a_bad_fit_is_spoken_of() {
-    let fixture = Fixture::serving().await;
-    let file = form(&[("name=\"image\"; filename=\"a.jpg\"", &jpeg())]);
+async fn jpeg_inputs_are_decoded_and_lossy_resizes_warn() {
+    let fixture = ServerFixture::with_digits_serving().await;
+    let file = multipart_body(&[("name=\"image\"; filename=\"a.jpg\"", &jpeg())]);
     let cases = [(FORM, file), ("image/jpeg", jpeg()), ("application/octet-stream", jpeg()), ("text/plain", jpeg())];
     for (content_type, body) in cases {
         let answer = fixture.post("/predict", content_type, body).await;
@@ -114,8 +114,8 @@ async fn jpegs_are_read_and_a_bad_fit_is_spoken_of() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_an_input_is_said() {
-    let fixture = Fixture::serving().await;
+async fn an_invalid_input_is_explained() {
+    let fixture = ServerFixture::with_digits_serving().await;
     let deep = "[".repeat(100_000);
     let cases: [(&str, &[u8], u16, &str, &str); 17] = [
         (JSON, b"{", 400, "bad_input", "body: not JSON at byte 0: it ends within an object"),
@@ -142,16 +142,16 @@ async fn what_is_wrong_with_an_input_is_said() {
         assert_eq!((found.0, found.1.as_str()), (status, code), "{found:?}");
         assert!(found.2.starts_with(error), "{found:?}");
     }
-    let stranger = form(&[("name=\"picture\"", b"[[5,5],[5,5]]")]);
+    let stranger = multipart_body(&[("name=\"picture\"", b"[[5,5],[5,5]]")]);
     let (status, _, error) = fixture.post("/predict", FORM, stranger).await.error();
     assert_eq!((status, error.as_str()), (400, "picture: the model has no such input; it takes image (uint8[2, 2])"));
-    let text = form(&[("name=\"file\"; filename=\"a.txt\"", b"hello")]);
+    let text = multipart_body(&[("name=\"file\"; filename=\"a.txt\"", b"hello")]);
     assert_eq!(fixture.post("/predict", FORM, text).await.error().0, 415);
 }
 
 #[tokio::test]
-async fn large_bodies() {
-    let fixture = Fixture::serving().await;
+async fn large_batches_are_predicted_and_longer_bodies_refused() {
+    let fixture = ServerFixture::with_digits_serving().await;
     let batch = format!("[{}[[1,2],[3,4]]]", "[[1,2],[3,4]],".repeat(20_000));
     let answer = fixture.post_json("/predict", &batch).await;
     assert_eq!(answer.json()["sum"].as_array().unwrap().len(), 20_001);
@@ -166,13 +166,13 @@ async fn large_bodies() {
 }
 
 #[tokio::test]
-async fn models_that_are_not_there() {
-    let fixture = Fixture::new();
+async fn missing_models_are_reported() {
+    let fixture = ServerFixture::new();
     let answer = fixture.predict(1).await;
     assert_eq!(answer.error(), (503, "not_ready".to_owned(), "no model is ready".to_owned()));
     assert_eq!(answer.header("retry-after"), "1");
-    let fixture = Fixture::serving().await;
-    let error = |path: &'static str| async { fixture.post_json(path, &picture(1)).await.error() };
+    let fixture = ServerFixture::with_digits_serving().await;
+    let error = |path: &'static str| async { fixture.post_json(path, &image_json(1)).await.error() };
     let unknown = (404, "unknown_model".to_owned(), "no model letters; known are digits".to_owned());
     assert_eq!(error("/models/letters/predict").await, unknown);
     let other =
@@ -183,8 +183,8 @@ async fn models_that_are_not_there() {
 }
 
 #[tokio::test]
-async fn plugins_that_misbehave_answer_and_go_on() {
-    let fixture = Fixture::serving().await;
+async fn a_misbehaving_plugin_returns_an_error_and_keeps_serving() {
+    let fixture = ServerFixture::with_digits_serving().await;
     let cases = [
         (TRAP, 500, "plugin_trap", "the plugin trapped"),
         (REJECT, 422, "plugin_rejected", "predict: the picture is blank (invalid-argument)"),
@@ -212,24 +212,24 @@ async fn plugins_that_misbehave_answer_and_go_on() {
 }
 
 #[tokio::test]
-async fn a_full_queue_refuses_and_a_late_turn_is_told_so() {
-    let fixture = Fixture::serving().await;
+async fn a_full_queue_refuses_and_a_queued_request_can_time_out() {
+    let fixture = ServerFixture::with_digits_serving().await;
     let mut blocked = Vec::new();
     let in_flight = r#"saggar_predict_in_flight{model="digits",version="1"}"#;
-    let lanes = Instances::default().0;
+    let lanes = InstanceLimit::default().0;
     for lane in 1..=lanes {
-        let (router, request) = (fixture.router.clone(), Request::post("/predict").body(Body::from(picture(BLOCK))));
+        let (router, request) = (fixture.router.clone(), Request::post("/predict").body(Body::from(image_json(BLOCK))));
         blocked.push(tokio::spawn(tower::ServiceExt::oneshot(router, request.unwrap())));
         // One after the other: together they would be one batch.
         fixture.metric_becomes(in_flight, Some(lane as f64)).await;
     }
 
-    let late = Request::post("/predict").header("x-saggar-deadline-ms", "20").body(Body::from(picture(1))).unwrap();
-    let late = super::fixture::Answer::of(fixture.send(late).await).await.error();
+    let late = Request::post("/predict").header("x-saggar-deadline-ms", "20").body(Body::from(image_json(1))).unwrap();
+    let late = super::fixture::TestResponse::from_response(fixture.send(late).await).await.error();
     assert_eq!((late.0, late.1.as_str()), (408, "deadline_queued"));
 
-    let serving = fixture.app.models().find(None).unwrap();
-    let rest: Vec<_> = (0..PREDICTIONS_DEFAULT - lanes).map(|_| serving.lease().unwrap()).collect();
+    let serving = fixture.app.models().find_live(None).unwrap();
+    let rest: Vec<_> = (0..PREDICTIONS_DEFAULT - lanes).map(|_| serving.try_lease().unwrap()).collect();
     let full = fixture.predict(1).await;
     let (status, code, _) = full.error();
     assert_eq!((status, code.as_str(), full.header("retry-after")), (429, "queue_full", "1"));
@@ -245,21 +245,22 @@ async fn a_full_queue_refuses_and_a_late_turn_is_told_so() {
 }
 
 #[tokio::test]
-async fn deadlines_are_checked() {
-    let fixture = Fixture::serving().await;
+async fn invalid_deadlines_are_refused() {
+    let fixture = ServerFixture::with_digits_serving().await;
     for bad in ["0", "-1", "soon", "1.5", ""] {
-        let request = Request::post("/predict").header("x-saggar-deadline-ms", bad).body(Body::from(picture(1)));
-        let answer = super::fixture::Answer::of(fixture.send(request.unwrap()).await).await;
+        let request = Request::post("/predict").header("x-saggar-deadline-ms", bad).body(Body::from(image_json(1)));
+        let answer = super::fixture::TestResponse::from_response(fixture.send(request.unwrap()).await).await;
         assert_eq!(answer.error().0, 400, "{bad}");
     }
-    let request = Request::post("/predict").header("x-saggar-deadline-ms", "99999999999").body(Body::from(picture(1)));
+    let request =
+        Request::post("/predict").header("x-saggar-deadline-ms", "99999999999").body(Body::from(image_json(1)));
     assert_eq!(fixture.send(request.unwrap()).await.status(), 200);
 }
 
 #[tokio::test]
-async fn a_client_that_goes_away_leaves_nothing_behind() {
-    let fixture = Fixture::serving().await;
-    let request = Request::post("/predict").body(Body::from(picture(BLOCK))).unwrap();
+async fn a_disconnected_client_leaves_no_request_behind() {
+    let fixture = ServerFixture::with_digits_serving().await;
+    let request = Request::post("/predict").body(Body::from(image_json(BLOCK))).unwrap();
     let gone = tokio::time::timeout(Duration::from_millis(20), fixture.send(request)).await;
     assert!(gone.is_err());
     let cancelled = r#"saggar_predict_requests_total{model="digits",outcome="cancelled",version="1"}"#;
@@ -268,10 +269,10 @@ async fn a_client_that_goes_away_leaves_nothing_behind() {
     fixture.metric_becomes(aborted, Some(1.0)).await;
     fixture.host.gate.open();
     fixture.metric_becomes(r#"saggar_predict_in_flight{model="digits",version="1"}"#, Some(0.0)).await;
-    let serving = fixture.app.models().find(None).unwrap();
+    let serving = fixture.app.models().find_live(None).unwrap();
     let mut all = Vec::new();
     while all.len() < PREDICTIONS_DEFAULT {
-        match serving.lease() {
+        match serving.try_lease() {
             Some(lease) => all.push(lease),
             None => tokio::task::yield_now().await,
         }

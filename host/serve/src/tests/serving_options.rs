@@ -5,14 +5,14 @@ use std::sync::Arc;
 use saggar_store::clock::{Clock, SystemClock};
 
 use crate::limits;
-use crate::models::Follow;
+use crate::models::FollowPolicy;
 
 /// What may be held, which versions are served, and what time it is.
 #[derive(Clone, Debug)]
 pub(super) struct ServingOptions {
     pub(super) models_bytes: u64,
     pub(super) requests_bytes: u64,
-    pub(super) follow: Follow,
+    pub(super) follow: FollowPolicy,
     pub(super) loads_on_demand: bool,
     pub(super) clock: Arc<dyn Clock>,
 }
@@ -22,7 +22,7 @@ impl Default for ServingOptions {
         ServingOptions {
             models_bytes: u64::MAX,
             requests_bytes: limits::REQUEST_MEMORY_BYTES_DEFAULT,
-            follow: Follow::Newest,
+            follow: FollowPolicy::Newest,
             loads_on_demand: false,
             clock: Arc::new(SystemClock),
         }

@@ -4,25 +4,25 @@ use axum::body::Body;
 use axum::http::Request;
 use serde_json::{Value, json};
 
-use super::fixture::{Answer, Fixture, TRAP};
+use super::fixture::{ServerFixture, TRAP, TestResponse};
 
 /// With the formulas, the model of pictures and the speaker serving.
-async fn serving() -> Fixture {
-    let fixture = Fixture::serving().await;
+async fn serving_formulas() -> ServerFixture {
+    let fixture = ServerFixture::with_digits_serving().await;
     for formula in ["half_plus_two", "above", "scale"] {
         fixture.publish(formula, &format!("plugin that computes {formula}"), 1);
     }
     fixture.publish("speaker", "plugin that speaks", 1);
-    fixture.loader.look().await;
+    fixture.loader.run_once().await;
     fixture
 }
 
-async fn ask(fixture: &Fixture, model: &str, body: &str) -> Answer {
+async fn ask(fixture: &ServerFixture, model: &str, body: &str) -> TestResponse {
     fixture.post_json(&format!("/v1/models/{model}:predict"), body).await
 }
 
 /// The answer's text, which is of status 200.
-async fn predict(fixture: &Fixture, model: &str, body: &str) -> String {
+async fn predict(fixture: &ServerFixture, model: &str, body: &str) -> String {
     let answer = ask(fixture, model, body).await;
     assert_eq!(answer.status, 200, "{body}: {answer:?}");
     assert_eq!(answer.header("content-type"), "application/json");
@@ -30,7 +30,7 @@ async fn predict(fixture: &Fixture, model: &str, body: &str) -> String {
 }
 
 /// The words of a refusal of status 400.
-async fn refused(fixture: &Fixture, model: &str, body: &str) -> String {
+async fn predict_error(fixture: &ServerFixture, model: &str, body: &str) -> String {
     let (status, _, error) = ask(fixture, model, body).await.error();
     assert_eq!(status, 400, "{body}: {error}");
     error
@@ -38,7 +38,7 @@ async fn refused(fixture: &Fixture, model: &str, body: &str) -> String {
 
 #[tokio::test]
 async fn unsupported_api_calls() {
-    let fixture = serving().await;
+    let fixture = serving_formulas().await;
     for (method, path) in [
         ("GET", "/v1/foo"),
         ("POST", "/v1/models"),
@@ -49,7 +49,7 @@ async fn unsupported_api_calls() {
         ("GET", "/V1/models/foo/version/50"),
     ] {
         let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
-        let (status, code, error) = Answer::of(fixture.send(request).await).await.error();
+        let (status, code, error) = TestResponse::from_response(fixture.send(request).await).await.error();
         assert_eq!((status, code.as_str()), (400, "malformed_request"));
         assert_eq!(error, format!("Malformed request: {method} {path}"));
     }
@@ -63,12 +63,15 @@ async fn unsupported_api_calls() {
     let answer = options("https://example.com").await;
     assert_eq!(answer.status(), 200);
     assert!(!answer.headers().contains_key("access-control-allow-origin"));
-    assert_eq!(Answer::of(options("null").await).await.error().2, "Origin header is missing in CORS preflight");
+    assert_eq!(
+        TestResponse::from_response(options("null").await).await.error().2,
+        "Origin header is missing in CORS preflight"
+    );
 }
 
 #[tokio::test]
 async fn predict_model_name_version_errors() {
-    let fixture = serving().await;
+    let fixture = serving_formulas().await;
     let body = r#"{"instances": [1]}"#;
     for (path, status, error) in [
         ("foo:predict", 404, "Servable not found for request: Latest(foo)"),
@@ -84,7 +87,7 @@ async fn predict_model_name_version_errors() {
 
 #[tokio::test]
 async fn predict_request_errors() {
-    let fixture = serving().await;
+    let fixture = serving_formulas().await;
     let cases = [
         ("", "JSON Parse error: The document is empty"),
         ("  ", "JSON Parse error: The document is empty"),
@@ -147,18 +150,18 @@ async fn predict_request_errors() {
         (r#"{"inputs": []}"#, "x: the batch is empty; expected at least one item of shape []"),
     ];
     for (body, error) in cases {
-        assert_eq!(refused(&fixture, "half_plus_two", body).await, error, "{body}");
+        assert_eq!(predict_error(&fixture, "half_plus_two", body).await, error, "{body}");
     }
     let deep = format!("{{\"instances\": [{}]}}", "[".repeat(100_000));
-    assert!(refused(&fixture, "half_plus_two", &deep).await.contains("nested deeper"));
+    assert!(predict_error(&fixture, "half_plus_two", &deep).await.contains("nested deeper"));
     let deep = format!("{{\"other\": {}}}", "[".repeat(100_000));
-    assert!(refused(&fixture, "half_plus_two", &deep).await.contains("Nested too deeply"));
+    assert!(predict_error(&fixture, "half_plus_two", &deep).await.contains("Nested too deeply"));
     assert_eq!(predict(&fixture, "half_plus_two", r#"{"instances": [1]}"#).await, r#"{"predictions":[2.5]}"#);
 }
 
 #[tokio::test]
 async fn predict_in_rows_and_columns() {
-    let fixture = serving().await;
+    let fixture = serving_formulas().await;
     for model in ["half_plus_two", "HALF_PLUS_TWO", "half%5Fplus_two", "half_plus_two/versions/1"] {
         let answer = ask(&fixture, model, r#"{"instances": [1.0, 2.0, 5.0]}"#).await;
         // Names keep their case, the words around them do not.
@@ -186,7 +189,7 @@ async fn predict_in_rows_and_columns() {
 
 #[tokio::test]
 async fn predict_with_several_named_tensors() {
-    let fixture = serving().await;
+    let fixture = serving_formulas().await;
     let check = async |body: &Value, expected: Value| {
         let answer: Value = serde_json::from_str(&predict(&fixture, "scale", &body.to_string()).await).unwrap();
         assert_eq!(answer, expected, "{body}");
@@ -219,7 +222,7 @@ async fn predict_with_several_named_tensors() {
 
 #[tokio::test]
 async fn predict_names_the_tensor_it_cannot_read() {
-    let fixture = serving().await;
+    let fixture = serving_formulas().await;
     let cases = [
         (
             r#"{"instances": [[1, 2]]}"#,
@@ -270,13 +273,13 @@ async fn predict_names_the_tensor_it_cannot_read() {
         ),
     ];
     for (body, error) in cases {
-        assert_eq!(refused(&fixture, "scale", body).await, error, "{body}");
+        assert_eq!(predict_error(&fixture, "scale", body).await, error, "{body}");
     }
 }
 
 #[tokio::test]
-async fn texts_are_strings_or_base64() {
-    let fixture = serving().await;
+async fn text_values_are_strings_or_base64() {
+    let fixture = serving_formulas().await;
     let check = async |body: &str, expected: &str| {
         assert_eq!(predict(&fixture, "speaker", body).await, expected, "{body}");
     };
@@ -288,14 +291,14 @@ async fn texts_are_strings_or_base64() {
     check(r#"{"inputs": {"b64": "b2s="}}"#, r#"{"outputs":{"said":"ok","bytes":2}}"#).await;
     check(r#"{"instances": [{"prompt": "a", "times": 2}]}"#, r#"{"predictions":[{"said":"aa","bytes":2}]}"#).await;
     assert_eq!(
-        refused(&fixture, "speaker", r#"{"inputs": {"b64": "/w=="}}"#).await,
+        predict_error(&fixture, "speaker", r#"{"inputs": {"b64": "/w=="}}"#).await,
         "prompt: expected a text in UTF-8, got 1 bytes that are not"
     );
 }
 
 #[tokio::test]
-async fn pictures_and_what_a_plugin_does_wrong() {
-    let fixture = serving().await;
+async fn images_are_predicted_and_plugin_failures_reported() {
+    let fixture = serving_formulas().await;
     let body = r#"{"instances": [[[1, 2], [3, 4]], [[true, false], [0, 255]]]}"#;
     assert_eq!(
         predict(&fixture, "digits", body).await,
@@ -312,7 +315,7 @@ async fn pictures_and_what_a_plugin_does_wrong() {
 
 #[tokio::test]
 async fn classify() {
-    let fixture = serving().await;
+    let fixture = serving_formulas().await;
     let classify = async |body: &str| fixture.post_json("/v1/models/above:classify", body).await;
     let answer = classify(r#"{"examples": [{"x": 2.0}, {"x": [-1]}, {"x": 0, "other": "ignored"}]}"#).await;
     let (no, yes) = (json!([["no", 0.75], ["yes", 0.25]]), json!([["no", 0.25], ["yes", 0.75]]));
@@ -347,7 +350,7 @@ async fn classify() {
 
 #[tokio::test]
 async fn regress() {
-    let fixture = serving().await;
+    let fixture = serving_formulas().await;
     let answer =
         fixture.post_json("/v1/models/half_plus_two:regress", r#"{"examples": [{"x": 80.0}, {"x": 1}]}"#).await;
     assert_eq!(answer.text(), r#"{"results":[42.0,2.5]}"#);
@@ -364,9 +367,9 @@ async fn regress() {
 
 #[tokio::test]
 async fn get_status() {
-    let fixture = serving().await;
+    let fixture = serving_formulas().await;
     fixture.publish("digits", "refused", 2);
-    fixture.loader.look().await;
+    fixture.loader.run_once().await;
     let good = json!({ "version": "1", "state": "AVAILABLE", "status": { "error_code": "OK", "error_message": "" } });
     let answer = fixture.get("/v1/models/digits").await.json();
     assert_eq!(answer["model_version_status"][0], good);
@@ -393,7 +396,7 @@ async fn get_status() {
 
 #[tokio::test]
 async fn get_model_metadata() {
-    let fixture = serving().await;
+    let fixture = serving_formulas().await;
     let answer = fixture.get("/v1/models/half_plus_two/metadata").await.json();
     let tensor = |name: &str| {
         json!({

@@ -13,32 +13,32 @@ use tokio::sync::watch;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::connections::{Server, read_to_close};
-use crate::connection::Patience;
-use crate::{Certificates, TlsError};
+use super::connections::{LoopbackServer, read_to_close};
+use crate::connection::ConnectionTimeouts;
+use crate::{TlsCertificates, TlsError};
 
 // Keys of the tests' own, which nothing else trusts.
 const FIRST: (&str, &str) = (include_str!("certificates/first.crt.pem"), include_str!("certificates/first.key.pem"));
 const SECOND: (&str, &str) = (include_str!("certificates/second.crt.pem"), include_str!("certificates/second.key.pem"));
 
-fn write(dir: &Path, (certificate, key): (&str, &str)) {
+fn write_certificate(dir: &Path, (certificate, key): (&str, &str)) {
     std::fs::write(dir.join("tls.crt"), certificate).unwrap();
     std::fs::write(dir.join("tls.key"), key).unwrap();
 }
 
-fn load(dir: &Path) -> Result<Certificates, TlsError> {
-    Certificates::load(dir.join("tls.crt"), dir.join("tls.key"))
+fn load_certificates(dir: &Path) -> Result<TlsCertificates, TlsError> {
+    TlsCertificates::load(dir.join("tls.crt"), dir.join("tls.key"))
 }
 
-async fn serve(dir: &Path) -> (Server, Certificates) {
-    write(dir, FIRST);
-    let certificates = load(dir).unwrap();
-    let patience = Patience { handshake: Duration::from_millis(300), ..Patience::default() };
-    (Server::start_with(patience, Some(certificates.clone()), true).await, certificates)
+async fn serve_tls(dir: &Path) -> (LoopbackServer, TlsCertificates) {
+    write_certificate(dir, FIRST);
+    let certificates = load_certificates(dir).unwrap();
+    let patience = ConnectionTimeouts { handshake: Duration::from_millis(300), ..ConnectionTimeouts::default() };
+    (LoopbackServer::start_with(patience, Some(certificates.clone()), true).await, certificates)
 }
 
 /// A handshake of a client that trusts both certificates and offers `protocols`.
-async fn connect(server: &Server, protocols: &[&str]) -> std::io::Result<TlsStream<TcpStream>> {
+async fn connect(server: &LoopbackServer, protocols: &[&str]) -> std::io::Result<TlsStream<TcpStream>> {
     let mut roots = RootCertStore::empty();
     for (pem, _) in [FIRST, SECOND] {
         roots.add(CertificateDer::from_pem_slice(pem.as_bytes()).unwrap()).unwrap();
@@ -52,23 +52,23 @@ async fn connect(server: &Server, protocols: &[&str]) -> std::io::Result<TlsStre
 }
 
 /// Which of the two certificates the server shows.
-async fn shown(server: &Server) -> &'static str {
+async fn served_certificate(server: &LoopbackServer) -> &'static str {
     let stream = connect(server, &[]).await.unwrap();
     let found = &stream.get_ref().1.peer_certificates().unwrap()[0];
     let is = |pem: &str| *found == CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
     if is(FIRST.0) { "first" } else { "second" }
 }
 
-async fn becomes(server: &Server, expected: &str) {
-    while shown(server).await != expected {
+async fn wait_for_certificate(server: &LoopbackServer, expected: &str) {
+    while served_certificate(server).await != expected {
         tokio::task::yield_now().await;
     }
 }
 
 #[tokio::test]
-async fn the_protocol_is_agreed_on_in_the_handshake() {
+async fn alpn_selects_the_http_version() {
     let dir = tempfile::tempdir().unwrap();
-    let (server, _) = serve(dir.path()).await;
+    let (server, _) = serve_tls(dir.path()).await;
     for (offered, agreed) in
         [(&["h2", "http/1.1"][..], Some(&b"h2"[..])), (&["http/1.1"], Some(b"http/1.1")), (&[], None)]
     {
@@ -93,9 +93,9 @@ async fn the_protocol_is_agreed_on_in_the_handshake() {
 }
 
 #[tokio::test]
-async fn a_plain_request_is_told_to_come_by_tls() {
+async fn a_plain_http_request_gets_a_hint_to_use_tls() {
     let dir = tempfile::tempdir().unwrap();
-    let (server, _) = serve(dir.path()).await;
+    let (server, _) = serve_tls(dir.path()).await;
     let mut stream = server.connect().await;
     stream.write_all(b"POST /predict HTTP/1.1\r\nhost: localhost\r\ncontent-length: 3\r\n\r\nabc").await.unwrap();
     let (read, closed) = read_to_close(&mut stream).await;
@@ -104,83 +104,83 @@ async fn a_plain_request_is_told_to_come_by_tls() {
 }
 
 #[tokio::test]
-async fn a_handshake_that_does_not_come_ends_the_connection() {
+async fn an_unfinished_tls_handshake_times_out() {
     let dir = tempfile::tempdir().unwrap();
-    let (server, _) = serve(dir.path()).await;
+    let (server, _) = serve_tls(dir.path()).await;
     for begun in [&b""[..], b"\x16", b"\x16\x03\x01\x02\x00\x01\x00", &[0; 100]] {
         let mut stream = server.connect().await;
         stream.write_all(begun).await.unwrap();
         let (_, closed) = read_to_close(&mut stream).await;
         assert!(closed, "{begun:?}");
     }
-    assert_eq!(shown(&server).await, "first");
+    assert_eq!(served_certificate(&server).await, "first");
 }
 
 #[tokio::test]
-async fn certificates_are_taken_up_however_they_come_and_bad_ones_are_not() {
+async fn replaced_certificates_are_reloaded_and_invalid_ones_are_not() {
     let root = tempfile::tempdir().unwrap();
     let dir = root.path().join("live");
     std::fs::create_dir(&dir).unwrap();
-    let (server, certificates) = serve(&dir).await;
+    let (server, certificates) = serve_tls(&dir).await;
     let (_stop, stopping) = watch::channel(false);
-    tokio::spawn(certificates.follow_every(Duration::from_millis(5), stopping));
-    assert_eq!(shown(&server).await, "first");
+    tokio::spawn(certificates.watch_files_every(Duration::from_millis(5), stopping));
+    assert_eq!(served_certificate(&server).await, "first");
     // Written in place.
-    write(&dir, SECOND);
-    becomes(&server, "second").await;
+    write_certificate(&dir, SECOND);
+    wait_for_certificate(&server, "second").await;
     // Renamed.
     for (name, text) in [("tls.crt", FIRST.0), ("tls.key", FIRST.1)] {
         std::fs::write(dir.join("staged"), text).unwrap();
         std::fs::rename(dir.join("staged"), dir.join(name)).unwrap();
     }
-    becomes(&server, "first").await;
+    wait_for_certificate(&server, "first").await;
     // Behind a symbolic link that is swapped, as Kubernetes does.
     let other = root.path().join("other");
     std::fs::create_dir(&other).unwrap();
-    write(&other, SECOND);
+    write_certificate(&other, SECOND);
     std::fs::rename(&dir, root.path().join("was")).unwrap();
     std::os::unix::fs::symlink(&other, &dir).unwrap();
-    becomes(&server, "second").await;
+    wait_for_certificate(&server, "second").await;
     // A pair that does not fit, half of one, none: the one before stays, and a good one after it is taken up.
     for bad in [(FIRST.0, SECOND.1), (&FIRST.0[..100], FIRST.1), ("", ""), (FIRST.0, "no key")] {
-        write(&other, bad);
-        assert!(load(&dir).is_err());
+        write_certificate(&other, bad);
+        assert!(load_certificates(&dir).is_err());
         let judged = std::time::Instant::now() + Duration::from_millis(50);
         while std::time::Instant::now() < judged {
-            assert_eq!(shown(&server).await, "second");
+            assert_eq!(served_certificate(&server).await, "second");
         }
     }
     std::fs::remove_file(other.join("tls.key")).unwrap();
-    write(&other, FIRST);
-    becomes(&server, "first").await;
+    write_certificate(&other, FIRST);
+    wait_for_certificate(&server, "first").await;
 }
 
 #[test]
-fn what_is_wrong_with_a_pair_is_named() {
+fn an_invalid_certificate_pair_names_its_fault() {
     let dir = tempfile::tempdir().unwrap();
     let told = |pair: (&str, &str)| {
-        write(dir.path(), pair);
-        load(dir.path()).unwrap_err().to_string()
+        write_certificate(dir.path(), pair);
+        load_certificates(dir.path()).unwrap_err().to_string()
     };
-    assert!(load(dir.path()).unwrap_err().to_string().contains("tls.crt: No such file"));
+    assert!(load_certificates(dir.path()).unwrap_err().to_string().contains("tls.crt: No such file"));
     assert!(told(("", FIRST.1)).contains("tls.crt: no certificate in PEM form"));
     assert!(told((FIRST.0, FIRST.0)).contains("tls.key: no private key in PEM form"));
     assert!(told((FIRST.0, SECOND.1)).contains("keys may not be consistent"), "{}", told((FIRST.0, SECOND.1)));
-    write(dir.path(), SECOND);
-    load(dir.path()).unwrap();
+    write_certificate(dir.path(), SECOND);
+    load_certificates(dir.path()).unwrap();
 }
 
 /// Nobody writes to the pipe: whoever opened it would wait for ever, and so would a server that is to stop.
 #[tokio::test]
-async fn a_pipe_is_no_certificate_and_keeps_nobody_waiting() {
+async fn a_pipe_is_refused_as_a_certificate_without_blocking() {
     let dir = tempfile::tempdir().unwrap();
-    write(dir.path(), FIRST);
+    write_certificate(dir.path(), FIRST);
     let key = dir.path().join("tls.key");
     std::fs::remove_file(&key).unwrap();
     rustix::fs::mknodat(rustix::fs::CWD, &key, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
     let (send, receive) = std::sync::mpsc::channel();
     let path = dir.path().to_owned();
-    std::thread::spawn(move || send.send(load(&path).map(drop)));
+    std::thread::spawn(move || send.send(load_certificates(&path).map(drop)));
     let refused = receive.recv_timeout(Duration::from_secs(60)).expect("it waits for the pipe").unwrap_err();
     assert!(refused.to_string().contains("named pipe"), "{refused}");
 }

@@ -12,34 +12,34 @@ use axum::http::Request;
 use serde_json::Value;
 use tower::ServiceExt;
 
-use super::fixture::{Answer, BLOCK, BYTES, Fixture, picture};
+use super::fixture::{BLOCK, MODEL_BYTES, ServerFixture, TestResponse, image_json};
 use crate::limits::UNLOADED_SERIES_MAX;
 
 /// The mark of the version that answers.
-async fn mark(fixture: &Fixture) -> i64 {
+async fn answering_mark(fixture: &ServerFixture) -> i64 {
     let answer = fixture.predict(1).await;
     assert_eq!(answer.status, 200, "{answer:?}");
     answer.json()["mark"].as_i64().unwrap()
 }
 
-async fn version(fixture: &Fixture, version: u64) -> Value {
+async fn version_json(fixture: &ServerFixture, version: u64) -> Value {
     let model = fixture.get("/api/v1/models/digits").await.json();
     let versions = model["versions"].as_array().unwrap();
     versions.iter().find(|found| found["version"] == version).cloned().unwrap_or_default()
 }
 
-async fn state(fixture: &Fixture, number: u64) -> String {
-    version(fixture, number).await["state"].as_str().unwrap_or("none").to_owned()
+async fn version_state(fixture: &ServerFixture, number: u64) -> String {
+    version_json(fixture, number).await["state"].as_str().unwrap_or("none").to_owned()
 }
 
 /// Waits for a version's last request to be gone.
-async fn unloaded(fixture: &Fixture, number: u64) {
-    while ["DRAINING", "READY"].contains(&state(fixture, number).await.as_str()) {
+async fn wait_until_unloaded(fixture: &ServerFixture, number: u64) {
+    while ["DRAINING", "READY"].contains(&version_state(fixture, number).await.as_str()) {
         tokio::task::yield_now().await;
     }
 }
 
-fn copy(from: &Path, to: &Path) {
+fn copy_directory(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();
@@ -48,82 +48,85 @@ fn copy(from: &Path, to: &Path) {
 }
 
 #[tokio::test]
-async fn a_newer_version_takes_over_and_the_old_one_is_freed() {
-    let fixture = Fixture::serving().await;
+async fn a_newer_version_replaces_and_frees_the_old_one() {
+    let fixture = ServerFixture::with_digits_serving().await;
     fixture.publish("digits", "plugin", 2);
-    fixture.loader.look().await;
-    assert_eq!(mark(&fixture).await, 2);
-    unloaded(&fixture, 1).await;
+    fixture.loader.run_once().await;
+    assert_eq!(answering_mark(&fixture).await, 2);
+    wait_until_unloaded(&fixture, 1).await;
     assert_eq!(fixture.host.alive.load(Ordering::SeqCst), 1);
-    assert_eq!((state(&fixture, 1).await, state(&fixture, 2).await), ("UNLOADED".to_owned(), "READY".to_owned()));
+    assert_eq!(
+        (version_state(&fixture, 1).await, version_state(&fixture, 2).await),
+        ("UNLOADED".to_owned(), "READY".to_owned())
+    );
     fixture.publish("digits", "plugin, but another", 3);
-    fixture.loader.look().await;
-    assert_eq!(mark(&fixture).await, 3);
+    fixture.loader.run_once().await;
+    assert_eq!(answering_mark(&fixture).await, 3);
     let held = r#"saggar_gpu_memory_bytes{device="cpu",owner="models"}"#;
-    fixture.metric_becomes(held, Some(BYTES as f64)).await;
+    fixture.metric_becomes(held, Some(MODEL_BYTES as f64)).await;
     for (kind, count) in [("weights", 1.0), ("full", 2.0)] {
         let line = format!("saggar_model_reloads_total{{kind=\"{kind}\",model=\"digits\",reason=\"\",result=\"ok\"}}");
         assert_eq!(fixture.metric(&line).await, Some(count), "{kind}");
     }
     assert_eq!(fixture.metric(r#"saggar_model_state{model="digits",state="READY",version="3"}"#).await, Some(1.0));
     // Looking again does nothing.
-    let tries = fixture.host.tries.load(Ordering::SeqCst);
-    fixture.loader.look().await;
-    assert_eq!(fixture.host.tries.load(Ordering::SeqCst), tries);
+    let tries = fixture.host.load_attempts.load(Ordering::SeqCst);
+    fixture.loader.run_once().await;
+    assert_eq!(fixture.host.load_attempts.load(Ordering::SeqCst), tries);
 }
 
 #[tokio::test]
-async fn a_request_keeps_its_version_until_it_is_done() {
-    let fixture = Fixture::serving().await;
-    let request = Request::post("/predict").body(Body::from(picture(BLOCK))).unwrap();
+async fn a_running_request_keeps_its_version_loaded() {
+    let fixture = ServerFixture::with_digits_serving().await;
+    let request = Request::post("/predict").body(Body::from(image_json(BLOCK))).unwrap();
     let blocked = tokio::spawn(fixture.router.clone().oneshot(request));
     fixture.metric_becomes(r#"saggar_predict_in_flight{model="digits",version="1"}"#, Some(1.0)).await;
     fixture.publish("digits", "plugin", 2);
-    fixture.loader.look().await;
-    assert_eq!(mark(&fixture).await, 2);
-    assert_eq!(state(&fixture, 1).await, "DRAINING");
+    fixture.loader.run_once().await;
+    assert_eq!(answering_mark(&fixture).await, 2);
+    assert_eq!(version_state(&fixture, 1).await, "DRAINING");
     assert_eq!(fixture.host.alive.load(Ordering::SeqCst), 2);
     fixture.host.gate.open();
-    let answer = Answer::of(blocked.await.unwrap().unwrap()).await;
+    let answer = TestResponse::from_response(blocked.await.unwrap().unwrap()).await;
     assert_eq!((answer.json()["mark"].as_i64(), answer.header("x-saggar-model")), (Some(1), "digits@1"));
-    unloaded(&fixture, 1).await;
+    wait_until_unloaded(&fixture, 1).await;
     assert_eq!(fixture.host.alive.load(Ordering::SeqCst), 1);
 }
 
 #[tokio::test]
 async fn a_refused_version_stays_refused_until_its_files_change() {
-    let fixture = Fixture::serving().await;
+    let fixture = ServerFixture::with_digits_serving().await;
     for (number, plugin, reason) in
         [(2, "refused", "BAD_PLUGIN: not a WebAssembly component"), (3, "panics", "PANICKED: ")]
     {
         fixture.publish("digits", plugin, number);
         for _ in 0..3 {
-            fixture.loader.look().await;
+            fixture.loader.run_once().await;
         }
-        assert_eq!(mark(&fixture).await, 1);
-        let found = version(&fixture, number as u64).await;
+        assert_eq!(answering_mark(&fixture).await, 1);
+        let found = version_json(&fixture, number as u64).await;
         assert_eq!(found["state"], "FAILED");
         assert!(found["reason"].as_str().unwrap().starts_with(reason), "{found}");
         assert_eq!(found["plugin"].as_str().map(str::len), Some(64));
     }
-    assert_eq!(fixture.host.tries.load(Ordering::SeqCst), 3);
+    assert_eq!(fixture.host.load_attempts.load(Ordering::SeqCst), 3);
     let line = r#"saggar_model_reloads_total{kind="full",model="digits",reason="BAD_PLUGIN",result="rejected"}"#;
     assert_eq!(fixture.metric(line).await, Some(1.0));
     // The same number with good files: it is tried, and serves.
     let good = fixture.publish("other", "plugin", 9);
-    copy(&fixture.version_dir("other", good), &fixture.version_dir("digits", 3));
-    fixture.loader.look().await;
-    assert_eq!(mark(&fixture).await, 9);
-    assert_eq!(state(&fixture, 3).await, "READY");
+    copy_directory(&fixture.version_dir("other", good), &fixture.version_dir("digits", 3));
+    fixture.loader.run_once().await;
+    assert_eq!(answering_mark(&fixture).await, 9);
+    assert_eq!(version_state(&fixture, 3).await, "READY");
 }
 
 #[tokio::test]
-async fn half_a_copy_is_waited_for() {
-    let fixture = Fixture::serving().await;
+async fn an_incomplete_version_is_not_loaded() {
+    let fixture = ServerFixture::with_digits_serving().await;
     fixture.publish("elsewhere", "plugin", 2);
     let (from, to) = (fixture.version_dir("elsewhere", 1), fixture.version_dir("digits", 2));
     fs::create_dir_all(&to).unwrap();
-    fixture.loader.look().await;
+    fixture.loader.run_once().await;
     let weights = fs::read(from.join("weights.safetensors")).unwrap();
     let steps: [(&str, Vec<u8>); 4] = [
         ("manifest.json", fs::read(from.join("manifest.json")).unwrap()),
@@ -133,49 +136,49 @@ async fn half_a_copy_is_waited_for() {
     ];
     let last = steps.len() - 1;
     for (step, (name, bytes)) in steps.into_iter().enumerate() {
-        let found = version(&fixture, 2).await;
+        let found = version_json(&fixture, 2).await;
         assert_eq!(found["state"], "UNLOADED");
         let reason = found["reason"].as_str().unwrap();
         assert!(reason.starts_with("INCOMPLETE: ") && !reason.contains("/digits/"), "{reason}");
         fs::write(to.join(name), bytes).unwrap();
-        fixture.loader.look().await;
+        fixture.loader.run_once().await;
         assert_eq!(
-            fixture.post_json("/models/digits/predict", &picture(1)).await.json()["mark"],
+            fixture.post_json("/models/digits/predict", &image_json(1)).await.json()["mark"],
             if step == last { 2 } else { 1 }
         );
     }
 }
 
 #[tokio::test]
-async fn damaged_files_are_refused_and_mended_ones_taken() {
-    let fixture = Fixture::serving().await;
+async fn damaged_files_are_refused_until_repaired() {
+    let fixture = ServerFixture::with_digits_serving().await;
     fixture.publish("digits", "plugin", 2);
     let weights = fixture.version_dir("digits", 2).join("weights.safetensors");
     let good = fs::read(&weights).unwrap();
     let mut bad = good.clone();
     *bad.last_mut().unwrap() ^= 1;
     fs::write(&weights, bad).unwrap();
-    fixture.loader.look().await;
-    assert_eq!(mark(&fixture).await, 1);
-    let reason = version(&fixture, 2).await["reason"].as_str().unwrap().to_owned();
+    fixture.loader.run_once().await;
+    assert_eq!(answering_mark(&fixture).await, 1);
+    let reason = version_json(&fixture, 2).await["reason"].as_str().unwrap().to_owned();
     assert!(reason.starts_with("DAMAGED: weights.safetensors: has SHA-256"), "{reason}");
     fs::remove_file(&weights).unwrap();
     fs::write(&weights, good).unwrap();
-    fixture.loader.look().await;
-    assert_eq!(mark(&fixture).await, 2);
+    fixture.loader.run_once().await;
+    assert_eq!(answering_mark(&fixture).await, 2);
 }
 
 #[tokio::test]
-async fn a_removed_version_gives_way_to_the_one_before() {
-    let fixture = Fixture::serving().await;
+async fn removing_a_version_falls_back_to_the_previous_one() {
+    let fixture = ServerFixture::with_digits_serving().await;
     fixture.publish("digits", "plugin", 2);
-    fixture.loader.look().await;
-    assert_eq!(mark(&fixture).await, 2);
+    fixture.loader.run_once().await;
+    assert_eq!(answering_mark(&fixture).await, 2);
     fs::remove_dir_all(fixture.version_dir("digits", 2)).unwrap();
-    fixture.loader.look().await;
-    assert_eq!(mark(&fixture).await, 1);
+    fixture.loader.run_once().await;
+    assert_eq!(answering_mark(&fixture).await, 1);
     fs::remove_dir_all(fixture.home.models().join("digits")).unwrap();
-    fixture.loader.look().await;
+    fixture.loader.run_once().await;
     assert_eq!(fixture.predict(1).await.status, 503);
     while fixture.host.alive.load(Ordering::SeqCst) > 0 {
         tokio::task::yield_now().await;
@@ -190,40 +193,40 @@ async fn a_removed_version_gives_way_to_the_one_before() {
 }
 
 #[tokio::test]
-async fn a_version_whose_replacement_is_half_there_goes_on() {
-    let fixture = Fixture::serving().await;
+async fn a_version_keeps_serving_during_an_incomplete_replacement() {
+    let fixture = ServerFixture::with_digits_serving().await;
     fs::remove_file(fixture.version_dir("digits", 1).join("manifest.json")).unwrap();
-    fixture.loader.look().await;
-    assert_eq!(mark(&fixture).await, 1);
-    assert_eq!(state(&fixture, 1).await, "READY");
+    fixture.loader.run_once().await;
+    assert_eq!(answering_mark(&fixture).await, 1);
+    assert_eq!(version_state(&fixture, 1).await, "READY");
 }
 
 /// Ways in which people and systems put a version in place.
 #[tokio::test]
-async fn every_way_of_replacing_a_version_is_noticed() {
-    let fixture = Fixture::serving().await;
+async fn every_way_of_replacing_a_version_is_detected() {
+    let fixture = ServerFixture::with_digits_serving().await;
     let dir = fixture.version_dir("digits", 1);
     let hidden = fixture.home.root().join("elsewhere");
     let mut wanted = 1;
-    let mut stage = |fixture: &Fixture| {
+    let mut stage = |fixture: &ServerFixture| {
         wanted += 1;
         let number = fixture.publish("stage", "plugin", wanted);
         let staged = hidden.join(wanted.to_string());
-        copy(&fixture.version_dir("stage", number), &staged);
+        copy_directory(&fixture.version_dir("stage", number), &staged);
         (i64::from(wanted), staged)
     };
     // Deleted and made again.
     let (expected, staged) = stage(&fixture);
     fs::remove_dir_all(&dir).unwrap();
-    copy(&staged, &dir);
-    fixture.loader.look().await;
-    assert_eq!(fixture.post_json("/models/digits/predict", &picture(1)).await.json()["mark"], expected);
+    copy_directory(&staged, &dir);
+    fixture.loader.run_once().await;
+    assert_eq!(fixture.post_json("/models/digits/predict", &image_json(1)).await.json()["mark"], expected);
     // Renamed over.
     let (expected, staged) = stage(&fixture);
     fs::rename(&dir, hidden.join("old")).unwrap();
     fs::rename(staged, &dir).unwrap();
-    fixture.loader.look().await;
-    assert_eq!(fixture.post_json("/models/digits/predict", &picture(1)).await.json()["mark"], expected);
+    fixture.loader.run_once().await;
+    assert_eq!(fixture.post_json("/models/digits/predict", &image_json(1)).await.json()["mark"], expected);
     // A link instead of a directory, and then another link.
     for _ in 0..2 {
         let (expected, staged) = stage(&fixture);
@@ -233,8 +236,8 @@ async fn every_way_of_replacing_a_version_is_noticed() {
             fs::remove_dir_all(&dir).unwrap()
         }
         symlink(&staged, &dir).unwrap();
-        fixture.loader.look().await;
-        assert_eq!(fixture.post_json("/models/digits/predict", &picture(1)).await.json()["mark"], expected);
+        fixture.loader.run_once().await;
+        assert_eq!(fixture.post_json("/models/digits/predict", &image_json(1)).await.json()["mark"], expected);
     }
     // Files that are links through `..data`, which is swapped, as Kubernetes does it.
     fs::remove_file(&dir).unwrap();
@@ -246,32 +249,32 @@ async fn every_way_of_replacing_a_version_is_noticed() {
         let (expected, staged) = stage(&fixture);
         symlink(&staged, dir.join("..tmp")).unwrap();
         fs::rename(dir.join("..tmp"), dir.join("..data")).unwrap();
-        fixture.loader.look().await;
-        assert_eq!(fixture.post_json("/models/digits/predict", &picture(1)).await.json()["mark"], expected);
+        fixture.loader.run_once().await;
+        assert_eq!(fixture.post_json("/models/digits/predict", &image_json(1)).await.json()["mark"], expected);
     }
 }
 
 #[tokio::test]
 async fn the_default_model_is_the_one_published_last() {
-    let fixture = Fixture::serving().await;
+    let fixture = ServerFixture::with_digits_serving().await;
     fixture.publish("letters", "plugin", 5);
-    fixture.loader.look().await;
-    assert_eq!(mark(&fixture).await, 5);
+    fixture.loader.run_once().await;
+    assert_eq!(answering_mark(&fixture).await, 5);
     fixture.publish("digits", "plugin", 7);
-    fixture.loader.look().await;
-    assert_eq!(mark(&fixture).await, 7);
-    assert_eq!(fixture.post_json("/models/letters/predict", &picture(1)).await.json()["mark"], 5);
+    fixture.loader.run_once().await;
+    assert_eq!(answering_mark(&fixture).await, 7);
+    assert_eq!(fixture.post_json("/models/letters/predict", &image_json(1)).await.json()["mark"], 5);
 }
 
 #[tokio::test]
-async fn old_versions_leave_the_metrics() {
-    let fixture = Fixture::serving().await;
+async fn metrics_of_old_versions_are_removed() {
+    let fixture = ServerFixture::with_digits_serving().await;
     let last = 3 * UNLOADED_SERIES_MAX as i32;
     for number in 2..=last {
         fixture.publish("digits", "plugin", number);
-        fixture.loader.look().await;
-        assert_eq!(mark(&fixture).await, i64::from(number));
-        unloaded(&fixture, number as u64 - 1).await;
+        fixture.loader.run_once().await;
+        assert_eq!(answering_mark(&fixture).await, i64::from(number));
+        wait_until_unloaded(&fixture, number as u64 - 1).await;
     }
     let text = fixture.get("/metrics").await.text();
     let series = text.lines().filter(|line| line.starts_with("saggar_predict_items_total{")).count();
@@ -282,8 +285,8 @@ async fn old_versions_leave_the_metrics() {
 
 /// Thirty swaps while clients ask without a pause: no request fails, and each client sees versions grow.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn swaps_under_load_fail_no_request() {
-    let fixture = Fixture::serving().await;
+async fn version_swaps_under_load_fail_no_request() {
+    let fixture = ServerFixture::with_digits_serving().await;
     let over = Arc::new(AtomicBool::new(false));
     let clients: Vec<_> = (0..8)
         .map(|_| {
@@ -291,8 +294,8 @@ async fn swaps_under_load_fail_no_request() {
             tokio::spawn(async move {
                 let (mut asked, mut last) = (0, 0);
                 while !over.load(Ordering::SeqCst) {
-                    let request = Request::post("/predict").body(Body::from(picture(1))).unwrap();
-                    let answer = Answer::of(router.clone().oneshot(request).await.unwrap()).await;
+                    let request = Request::post("/predict").body(Body::from(image_json(1))).unwrap();
+                    let answer = TestResponse::from_response(router.clone().oneshot(request).await.unwrap()).await;
                     assert_eq!(answer.status, 200, "{answer:?}");
                     let mark = answer.json()["mark"].as_i64().unwrap();
                     assert!(mark >= last, "version {mark} answered after {last}");
@@ -305,9 +308,9 @@ async fn swaps_under_load_fail_no_request() {
     let began = Instant::now();
     for number in 2..=31 {
         fixture.publish("digits", "plugin", number);
-        fixture.loader.look().await;
+        fixture.loader.run_once().await;
     }
-    assert_eq!(mark(&fixture).await, 31);
+    assert_eq!(answering_mark(&fixture).await, 31);
     over.store(true, Ordering::SeqCst);
     let mut asked = 0;
     for client in clients {

@@ -3,46 +3,46 @@
 
 use std::fmt::Write;
 
-use saggar_plugin::{ModelPort, Signature};
+use saggar_plugin::{ModelPort, ModelSignature};
 use saggar_tensor::DType;
 use saggar_tensor::interp::float16;
 
-use super::request::Form;
-use crate::predict::decode::Tensor;
-use crate::predict::encode::{EncodeError, checked};
-use crate::predict::text;
+use super::request::PredictFormat;
+use crate::predict::decode::PredictionTensor;
+use crate::predict::encode::{EncodeError, checked_output};
+use crate::predict::text_codec;
 
 /// The outputs in the form of the request. `items` is the batch that was asked for, or none for one item.
 ///
 /// # Errors
 /// Where outputs are not as the signature promises.
-pub(super) fn json(
-    signature: &Signature,
-    outputs: &[Tensor],
+pub(super) fn encode_predictions(
+    signature: &ModelSignature,
+    outputs: &[PredictionTensor],
     items: Option<usize>,
-    form: Form,
+    form: PredictFormat,
 ) -> Result<String, EncodeError> {
-    let columns: Vec<Column<'_>> =
-        signature.outputs.iter().map(|port| Column::of(port, outputs, items)).collect::<Result<_, _>>()?;
+    let columns: Vec<OutputColumn<'_>> =
+        signature.outputs.iter().map(|port| OutputColumn::find(port, outputs, items)).collect::<Result<_, _>>()?;
     let mut text = String::with_capacity(64 + outputs.iter().map(|output| output.bytes.len()).sum::<usize>() * 3);
     match form {
-        Form::Rows => {
+        PredictFormat::Rows => {
             text.push_str("{\"predictions\":[");
             for row in 0..items.unwrap_or(1) {
-                separate(&mut text, row);
-                value(&mut text, &columns, |text, column| column.item(text, row));
+                push_separator(&mut text, row);
+                push_outputs(&mut text, &columns, |text, column| column.push_item(text, row));
             }
             text.push_str("]}");
         }
-        Form::Columns => {
+        PredictFormat::Columns => {
             text.push_str("{\"outputs\":");
-            value(&mut text, &columns, |text, column| match items {
-                None => column.item(text, 0),
+            push_outputs(&mut text, &columns, |text, column| match items {
+                None => column.push_item(text, 0),
                 Some(items) => {
                     text.push('[');
                     for row in 0..items {
-                        separate(text, row);
-                        column.item(text, row);
+                        push_separator(text, row);
+                        column.push_item(text, row);
                     }
                     text.push(']');
                 }
@@ -54,13 +54,13 @@ pub(super) fn json(
 }
 
 /// The value of the only output bare, those of several by name.
-fn value(text: &mut String, columns: &[Column<'_>], push: impl Fn(&mut String, &Column<'_>)) {
+fn push_outputs(text: &mut String, columns: &[OutputColumn<'_>], push: impl Fn(&mut String, &OutputColumn<'_>)) {
     if let [column] = columns {
         return push(text, column);
     }
     text.push('{');
     for (at, column) in columns.iter().enumerate() {
-        separate(text, at);
+        push_separator(text, at);
         push_string(text, &column.port.name);
         text.push(':');
         push(text, column);
@@ -68,7 +68,7 @@ fn value(text: &mut String, columns: &[Column<'_>], push: impl Fn(&mut String, &
     text.push('}');
 }
 
-fn separate(text: &mut String, at: usize) {
+fn push_separator(text: &mut String, at: usize) {
     if at > 0 {
         text.push(',');
     }
@@ -76,31 +76,31 @@ fn separate(text: &mut String, at: usize) {
 
 /// One output of all items.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Column<'o> {
+pub(super) struct OutputColumn<'o> {
     port: &'o ModelPort,
     bytes: &'o [u8],
 }
 
-impl<'o> Column<'o> {
+impl<'o> OutputColumn<'o> {
     /// The output of `port` among `outputs`.
     ///
     /// # Errors
     /// Where it is missing or not as the signature promises.
-    pub(super) fn of(
+    pub(super) fn find(
         port: &'o ModelPort,
-        outputs: &'o [Tensor],
+        outputs: &'o [PredictionTensor],
         items: Option<usize>,
-    ) -> Result<Column<'o>, EncodeError> {
+    ) -> Result<OutputColumn<'o>, EncodeError> {
         let output = outputs.iter().find(|output| output.name == port.name);
-        let output = checked(port, output, items.unwrap_or(1))?;
-        Ok(Column { port, bytes: &output.bytes })
+        let output = checked_output(port, output, items.unwrap_or(1))?;
+        Ok(OutputColumn { port, bytes: &output.bytes })
     }
 
     /// Writes the value of one item, with its lists.
-    pub(super) fn item(&self, text: &mut String, item: usize) {
+    pub(super) fn push_item(&self, text: &mut String, item: usize) {
         let size = self.port.item.bytes();
         let bytes = &self.bytes[item * size..][..size];
-        if self.port.text_bytes().is_some() {
+        if self.port.text_bytes_max().is_some() {
             return push_text(text, &self.port.name, bytes);
         }
         let mut elements = bytes.chunks_exact(self.port.item.dtype.bytes());
@@ -108,7 +108,7 @@ impl<'o> Column<'o> {
     }
 
     /// Writes one element of one item.
-    pub(super) fn element(&self, text: &mut String, item: usize, element: usize) {
+    pub(super) fn push_element(&self, text: &mut String, item: usize, element: usize) {
         let (size, width) = (self.port.item.bytes(), self.port.item.dtype.bytes());
         push_element(text, self.port.item.dtype, &self.bytes[item * size + element * width..][..width]);
     }
@@ -123,7 +123,7 @@ fn push_nested(text: &mut String, dims: &[usize], dtype: DType, elements: &mut s
     };
     text.push('[');
     for at in 0..length {
-        separate(text, at);
+        push_separator(text, at);
         push_nested(text, inner, dtype, elements);
     }
     text.push(']');
@@ -162,7 +162,7 @@ fn push_float(text: &mut String, value: f32) {
 /// A text as a string; of an output whose name ends in `_bytes`, its bytes as base64.
 fn push_text(text: &mut String, name: &str, item: &[u8]) {
     if !name.ends_with("_bytes") {
-        return push_string(text, &text::of(item));
+        return push_string(text, &text_codec::decode_text_item(item));
     }
     let length = item.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
     write!(text, "{{\"b64\":\"{}\"}}", crate::predict::base64::encode(&item[..length]))

@@ -3,10 +3,10 @@
 use saggar_tensor::DType;
 use thiserror::Error;
 
-use crate::predict::scan::Syntax;
+use crate::predict::json_tokenizer::JsonSyntaxError;
 
 /// Characters of a value that an error repeats.
-const SHOWN_MAX: usize = 200;
+const EXCERPT_CHARS_MAX: usize = 200;
 
 /// Why a request under `/v1/` is refused.
 #[derive(Clone, Debug, Error, PartialEq)]
@@ -89,7 +89,7 @@ pub enum TfsError {
     Base64,
     /// Lists that do not make up a tensor.
     #[error("{0}")]
-    Nesting(Nesting),
+    Nesting(NestingError),
     /// A row that is not like those before it.
     #[error("Expecting {expected} but got: {got}")]
     Row {
@@ -180,7 +180,7 @@ pub enum TfsError {
 
 /// How lists fail to make up a tensor.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-pub enum Nesting {
+pub enum NestingError {
     /// A value beside lists, or the other way round.
     #[error("JSON Value: {value} found at incorrect level: {level} in the JSON DOM. Expected at level: {rank}")]
     Value {
@@ -211,38 +211,38 @@ pub enum Nesting {
     },
 }
 
-impl From<Syntax> for TfsError {
-    fn from(Syntax { reason, offset }: Syntax) -> TfsError {
+impl From<JsonSyntaxError> for TfsError {
+    fn from(JsonSyntaxError { reason, offset }: JsonSyntaxError) -> TfsError {
         TfsError::Syntax { reason, offset }
     }
 }
 
 impl TfsError {
     /// A body, or part of it, that has not the form it needs.
-    pub(super) fn form(value: &[u8], reason: impl Into<String>) -> TfsError {
-        TfsError::Form { value: shown(value), reason: reason.into() }
+    pub(super) fn bad_form(value: &[u8], reason: impl Into<String>) -> TfsError {
+        TfsError::Form { value: excerpt(value), reason: reason.into() }
     }
 
     /// A value that cannot be an element of `dtype`.
-    pub(super) fn type_of(value: &[u8], dtype: DType) -> TfsError {
-        TfsError::Type { value: shown(value), kind: kind(value), expected: type_name(dtype) }
+    pub(super) fn bad_type(value: &[u8], dtype: DType) -> TfsError {
+        TfsError::Type { value: excerpt(value), kind: json_type_name(value), expected: tensorflow_type_name(dtype) }
     }
 
     /// A value that cannot be a text.
-    pub(super) fn no_text(value: &[u8]) -> TfsError {
-        TfsError::Type { value: shown(value), kind: kind(value), expected: "string" }
+    pub(super) fn bad_text(value: &[u8]) -> TfsError {
+        TfsError::Type { value: excerpt(value), kind: json_type_name(value), expected: "string" }
     }
 }
 
 /// The beginning of a value, for an error.
-pub(super) fn shown(value: &[u8]) -> String {
-    let text = String::from_utf8_lossy(&value[..value.len().min(4 * SHOWN_MAX)]);
-    let shown: String = text.chars().take(SHOWN_MAX).collect();
+pub(super) fn excerpt(value: &[u8]) -> String {
+    let text = String::from_utf8_lossy(&value[..value.len().min(4 * EXCERPT_CHARS_MAX)]);
+    let shown: String = text.chars().take(EXCERPT_CHARS_MAX).collect();
     if shown.len() < value.len() { format!("{shown}...") } else { shown }
 }
 
 /// The JSON type of a value.
-pub(super) fn kind(value: &[u8]) -> &'static str {
+pub(super) fn json_type_name(value: &[u8]) -> &'static str {
     match value.first() {
         Some(b'{') => "Object",
         Some(b'[') => "Array",
@@ -255,7 +255,7 @@ pub(super) fn kind(value: &[u8]) -> &'static str {
 }
 
 /// The data type's name in errors: that of TensorFlow's.
-fn type_name(dtype: DType) -> &'static str {
+fn tensorflow_type_name(dtype: DType) -> &'static str {
     match dtype {
         DType::F32 => "float",
         DType::F16 => "half",

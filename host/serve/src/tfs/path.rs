@@ -8,31 +8,31 @@ const NAME_BYTES_MAX: usize = 256;
 
 /// What a path asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum TfsRequest {
     /// The names of all models.
     Models,
     /// The status of a model's versions.
-    Status(Target),
+    Status(ServableTarget),
     /// What a model takes and gives.
-    Metadata(Target),
+    Metadata(ServableTarget),
     /// A prediction.
-    Predict(Target),
+    Predict(ServableTarget),
     /// A prediction, as classes with scores.
-    Classify(Target),
+    Classify(ServableTarget),
     /// A prediction, as one number.
-    Regress(Target),
+    Regress(ServableTarget),
 }
 
 /// A model, and which of its versions.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Target {
+pub(super) struct ServableTarget {
     pub(super) model: String,
-    pub(super) which: TargetVersion,
+    pub(super) which: ServableVersion,
 }
 
 /// Which version of a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum TargetVersion {
+pub(super) enum ServableVersion {
     Latest,
     Number(u64),
     Label(String),
@@ -41,8 +41,8 @@ pub(super) enum TargetVersion {
 /// Reads a request's path, which begins with `/v1/`.
 ///
 /// # Errors
-/// `Malformed`; `Version` where a number is past 63 bits.
-pub(super) fn parse(method: &str, path: &str) -> Result<Asked, TfsError> {
+/// `Malformed`; `ProgramVersion` where a number is past 63 bits.
+pub(super) fn parse_path(method: &str, path: &str) -> Result<TfsRequest, TfsError> {
     let shorten = |text: &str, most: usize| text.chars().take(most).collect::<String>();
     let malformed = || TfsError::Malformed { method: shorten(method, 40), path: shorten(path, 200) };
     let parts: Vec<&str> = path.split('/').collect();
@@ -52,61 +52,63 @@ pub(super) fn parse(method: &str, path: &str) -> Result<Asked, TfsError> {
     }
     let is_get = method == "GET";
     let Some((last, before)) = rest.split_last() else {
-        return if is_get { Ok(Asked::Models) } else { Err(malformed()) };
+        return if is_get { Ok(TfsRequest::Models) } else { Err(malformed()) };
     };
     if let Some((last, verb)) = last.split_once(':') {
         let parts: Vec<&str> = before.iter().copied().chain([last]).collect();
         let asked = match verb.to_ascii_lowercase().as_str() {
-            "predict" => Asked::Predict,
-            "classify" => Asked::Classify,
-            "regress" => Asked::Regress,
+            "predict" => TfsRequest::Predict,
+            "classify" => TfsRequest::Classify,
+            "regress" => TfsRequest::Regress,
             _ => return Err(malformed()),
         };
-        let target = target(&parts).ok_or_else(malformed)?;
+        let target = parse_target(&parts).ok_or_else(malformed)?;
         return if method == "POST" { Ok(asked(target?)) } else { Err(malformed()) };
     }
     if !is_get {
         return Err(malformed());
     }
     if before.len() % 2 == 1 && last.eq_ignore_ascii_case("metadata") {
-        return Ok(Asked::Metadata(target(before).ok_or_else(malformed)??));
+        return Ok(TfsRequest::Metadata(parse_target(before).ok_or_else(malformed)??));
     }
-    Ok(Asked::Status(target(rest).ok_or_else(malformed)??))
+    Ok(TfsRequest::Status(parse_target(rest).ok_or_else(malformed)??))
 }
 
 /// `NAME`, `NAME versions N` or `NAME labels L`.
-fn target(parts: &[&str]) -> Option<Result<Target, TfsError>> {
+fn parse_target(parts: &[&str]) -> Option<Result<ServableTarget, TfsError>> {
     let (name, which) = match parts {
-        [name] => (name, TargetVersion::Latest),
+        [name] => (name, ServableVersion::Latest),
         [name, kind, number] if kind.eq_ignore_ascii_case("versions") => {
             if number.is_empty() || !number.bytes().all(|byte| byte.is_ascii_digit()) {
                 return None;
             }
             match number.parse::<i64>() {
-                Ok(version) => (name, TargetVersion::Number(version.unsigned_abs())),
+                Ok(version) => (name, ServableVersion::Number(version.unsigned_abs())),
                 Err(_) => return Some(Err(TfsError::Version { version: number.chars().take(40).collect() })),
             }
         }
-        [name, kind, label] if kind.eq_ignore_ascii_case("labels") => (name, TargetVersion::Label(decoded(label)?)),
+        [name, kind, label] if kind.eq_ignore_ascii_case("labels") => {
+            (name, ServableVersion::Label(percent_decode(label)?))
+        }
         _ => return None,
     };
-    Some(Ok(Target { model: decoded(name)?, which }))
+    Some(Ok(ServableTarget { model: percent_decode(name)?, which }))
 }
 
 /// Text with its percent-encoded bytes decoded; none where it is empty, has a `:`, or decodes to no text.
-fn decoded(text: &str) -> Option<String> {
+fn percent_decode(text: &str) -> Option<String> {
     if text.is_empty() || text.contains(':') || text.len() > 3 * NAME_BYTES_MAX {
         return None;
     }
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {
-        bytes.push(if byte == b'%' { hex(rest.next()?)? << 4 | hex(rest.next()?)? } else { byte });
+        bytes.push(if byte == b'%' { hex_digit(rest.next()?)? << 4 | hex_digit(rest.next()?)? } else { byte });
     }
     String::from_utf8(bytes).ok()
 }
 
-fn hex(digit: u8) -> Option<u8> {
+fn hex_digit(digit: u8) -> Option<u8> {
     char::from(digit).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
 }
 
@@ -114,26 +116,36 @@ fn hex(digit: u8) -> Option<u8> {
 mod tests {
     use super::*;
 
-    fn target(model: &str, which: TargetVersion) -> Target {
-        Target { model: model.to_owned(), which }
+    fn target(model: &str, which: ServableVersion) -> ServableTarget {
+        ServableTarget { model: model.to_owned(), which }
     }
 
     #[test]
-    fn paths_of_all_forms() {
-        let check = |method: &str, path: &str, expected: Asked| assert_eq!(parse(method, path), Ok(expected), "{path}");
-        let (latest, label) = (TargetVersion::Latest, |label: &str| TargetVersion::Label(label.to_owned()));
-        check("GET", "/v1/models", Asked::Models);
-        check("GET", "/v1/models/foo", Asked::Status(target("foo", latest.clone())));
-        check("GET", "/V1/Models/foo/Versions/50", Asked::Status(target("foo", TargetVersion::Number(50))));
-        check("GET", "/v1/models/foo/labels/canary", Asked::Status(target("foo", label("canary"))));
-        check("GET", "/v1/models/foo/metadata", Asked::Metadata(target("foo", latest.clone())));
-        check("GET", "/v1/models/foo/versions/1/metadata", Asked::Metadata(target("foo", TargetVersion::Number(1))));
-        check("GET", "/v1/models/metadata", Asked::Status(target("metadata", latest.clone())));
-        check("POST", "/v1/models/foo:predict", Asked::Predict(target("foo", latest.clone())));
-        check("POST", "/v1/models/foo:PREDICT", Asked::Predict(target("foo", latest.clone())));
-        check("POST", "/v1/models/foo/versions/7:regress", Asked::Regress(target("foo", TargetVersion::Number(7))));
-        check("POST", "/v1/models/foo/labels/stable:classify", Asked::Classify(target("foo", label("stable"))));
-        check("POST", "/v1/models/a%20b%2Fc%C3%A9:predict", Asked::Predict(target("a b/cé", latest)));
+    fn paths_of_every_form_are_parsed() {
+        let check = |method: &str, path: &str, expected: TfsRequest| {
+            assert_eq!(parse_path(method, path), Ok(expected), "{path}")
+        };
+        let (latest, label) = (ServableVersion::Latest, |label: &str| ServableVersion::Label(label.to_owned()));
+        check("GET", "/v1/models", TfsRequest::Models);
+        check("GET", "/v1/models/foo", TfsRequest::Status(target("foo", latest.clone())));
+        check("GET", "/V1/Models/foo/Versions/50", TfsRequest::Status(target("foo", ServableVersion::Number(50))));
+        check("GET", "/v1/models/foo/labels/canary", TfsRequest::Status(target("foo", label("canary"))));
+        check("GET", "/v1/models/foo/metadata", TfsRequest::Metadata(target("foo", latest.clone())));
+        check(
+            "GET",
+            "/v1/models/foo/versions/1/metadata",
+            TfsRequest::Metadata(target("foo", ServableVersion::Number(1))),
+        );
+        check("GET", "/v1/models/metadata", TfsRequest::Status(target("metadata", latest.clone())));
+        check("POST", "/v1/models/foo:predict", TfsRequest::Predict(target("foo", latest.clone())));
+        check("POST", "/v1/models/foo:PREDICT", TfsRequest::Predict(target("foo", latest.clone())));
+        check(
+            "POST",
+            "/v1/models/foo/versions/7:regress",
+            TfsRequest::Regress(target("foo", ServableVersion::Number(7))),
+        );
+        check("POST", "/v1/models/foo/labels/stable:classify", TfsRequest::Classify(target("foo", label("stable"))));
+        check("POST", "/v1/models/a%20b%2Fc%C3%A9:predict", TfsRequest::Predict(target("a b/cé", latest)));
     }
 
     /// The calls that its own handler's test refuses, and some more.
@@ -161,10 +173,10 @@ mod tests {
             ("GET", "/v1/"),
         ];
         for (method, path) in calls {
-            let error = parse(method, path).unwrap_err();
+            let error = parse_path(method, path).unwrap_err();
             assert_eq!(error.to_string(), format!("Malformed request: {method} {path}"));
         }
-        let error = parse("POST", "/v1/models/foo/versions/18446744073709551615:regress").unwrap_err();
+        let error = parse_path("POST", "/v1/models/foo/versions/18446744073709551615:regress").unwrap_err();
         assert_eq!(error.to_string(), "Failed to convert version: 18446744073709551615 to numeric.");
     }
 }

@@ -2,20 +2,20 @@
 
 use std::borrow::Cow;
 
-use saggar_plugin::Signature;
+use saggar_plugin::ModelSignature;
 
 use super::error::TfsError;
-use super::tensor::{Values, base64_object};
+use super::tensor::{InputValues, read_base64_object};
 use crate::error::ApiError;
-use crate::predict::decode::{DecodeError, Input, Inputs};
-use crate::predict::scan::{Scanner, Token};
+use crate::predict::decode::{DecodeError, PredictionInput, PredictionInputs};
+use crate::predict::json_tokenizer::{JsonToken, JsonTokenizer};
 
 /// The one signature that models have here, as TensorFlow names it where none is named.
 pub(super) const SIGNATURE: &str = "serving_default";
 
 /// In which of its two forms a request came, and its answer goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum PredictFormat {
     /// `instances`, answered by `predictions`.
     Rows,
     /// `inputs`, answered by `outputs`.
@@ -26,74 +26,81 @@ pub(super) enum Form {
 ///
 /// # Errors
 /// [`TfsError`] for the body's form; `DecodeError` where what it says does not fit the model.
-pub(super) fn predict(signature: &Signature, body: &[u8]) -> Result<(Inputs, Form), ApiError> {
-    let mut json = object(body)?;
-    let mut found: Option<(Inputs, Form)> = None;
-    while let Some(key) = json.key().map_err(TfsError::from)? {
+pub(super) fn read_predict_request(
+    signature: &ModelSignature,
+    body: &[u8],
+) -> Result<(PredictionInputs, PredictFormat), ApiError> {
+    let mut json = open_object(body)?;
+    let mut found: Option<(PredictionInputs, PredictFormat)> = None;
+    while let Some(key) = json.next_key().map_err(TfsError::from)? {
         let form = match key.as_ref() {
             "signature_name" => {
-                named_signature(&mut json, body, &[SIGNATURE])?;
+                read_signature_name(&mut json, body, &[SIGNATURE])?;
                 continue;
             }
-            "instances" => Form::Rows,
-            "inputs" => Form::Columns,
+            "instances" => PredictFormat::Rows,
+            "inputs" => PredictFormat::Columns,
             _ => {
-                json.skip().map_err(TfsError::from)?;
+                json.skip_value().map_err(TfsError::from)?;
                 continue;
             }
         };
         match &found {
             // The first of a name counts.
             Some((_, first)) if *first == form => {
-                json.skip().map_err(TfsError::from)?;
+                json.skip_value().map_err(TfsError::from)?;
             }
             Some(_) => {
                 let reason = "Not formatted correctly expecting only one of 'inputs' or 'instances' keys to exist ";
-                return Err(TfsError::form(body, reason).into());
+                return Err(TfsError::bad_form(body, reason).into());
             }
-            None if form == Form::Rows => found = Some((rows(signature, &mut json, body)?, form)),
-            None => found = Some((columns(signature, &mut json)?, form)),
+            None if form == PredictFormat::Rows => found = Some((read_rows(signature, &mut json, body)?, form)),
+            None => found = Some((read_columns(signature, &mut json)?, form)),
         }
     }
     found.ok_or_else(|| TfsError::NoInputs.into())
 }
 
 /// The body as an object, opened.
-pub(super) fn object(body: &[u8]) -> Result<Scanner<'_>, TfsError> {
-    let mut json = Scanner::new(body);
+pub(super) fn open_object(body: &[u8]) -> Result<JsonTokenizer<'_>, TfsError> {
+    let mut json = JsonTokenizer::new(body);
     if json.peek().is_none() {
         return Err(TfsError::Empty);
     }
     let mut opened = json;
-    match opened.token()? {
-        Token::Object => Ok(opened),
-        _ => Err(TfsError::form(json.skip()?, "Is not object")),
+    match opened.next_token()? {
+        JsonToken::Object => Ok(opened),
+        _ => Err(TfsError::bad_form(json.skip_value()?, "Is not object")),
     }
 }
 
 /// Reads the name of a signature, which must be one of `known`.
-pub(super) fn named_signature(json: &mut Scanner<'_>, body: &[u8], known: &[&str]) -> Result<(), TfsError> {
-    match json.token()? {
-        Token::String(name) if name.is_empty() || known.contains(&name.as_ref()) => Ok(()),
-        Token::String(name) => Err(TfsError::Signature { name: name.chars().take(80).collect() }),
-        _ => Err(TfsError::form(body, "not formatted correctly. 'signature_name' key must be a string value.")),
+pub(super) fn read_signature_name(json: &mut JsonTokenizer<'_>, body: &[u8], known: &[&str]) -> Result<(), TfsError> {
+    match json.next_token()? {
+        JsonToken::String(name) if name.is_empty() || known.contains(&name.as_ref()) => Ok(()),
+        JsonToken::String(name) => Err(TfsError::Signature { name: name.chars().take(80).collect() }),
+        _ => Err(TfsError::bad_form(body, "not formatted correctly. 'signature_name' key must be a string value.")),
     }
 }
 
 /// Whether the next value is an object, and not one that stands for bytes.
-fn is_object(json: &mut Scanner<'_>) -> bool {
-    json.peek() == Some(b'{') && !matches!(base64_object(&mut json.clone()), Ok(Some(_)) | Err(TfsError::Base64))
+fn is_object(json: &mut JsonTokenizer<'_>) -> bool {
+    json.peek() == Some(b'{') && !matches!(read_base64_object(&mut json.clone()), Ok(Some(_)) | Err(TfsError::Base64))
 }
 
-fn rows(signature: &Signature, json: &mut Scanner<'_>, body: &[u8]) -> Result<Inputs, ApiError> {
+fn read_rows(
+    signature: &ModelSignature,
+    json: &mut JsonTokenizer<'_>,
+    body: &[u8],
+) -> Result<PredictionInputs, ApiError> {
     if json.peek() != Some(b'[') {
-        json.skip().map_err(TfsError::from)?;
-        return Err(TfsError::form(body, "Excepting 'instances' to be an list/array").into());
+        json.skip_value().map_err(TfsError::from)?;
+        return Err(TfsError::bad_form(body, "Excepting 'instances' to be an list/array").into());
     }
-    json.token().map_err(TfsError::from)?;
-    let mut values: Vec<Values<'_>> = signature.inputs.iter().map(Values::new).collect();
+    json.next_token().map_err(TfsError::from)?;
+    let mut values: Vec<InputValues<'_>> = signature.inputs.iter().map(InputValues::new).collect();
     let (mut element, mut objects) = (0, false);
-    while json.element().map_err(TfsError::from)? {
+    while json.next_element().map_err(TfsError::from)? {
         let object = is_object(json);
         if element == 0 {
             objects = object;
@@ -102,62 +109,62 @@ fn rows(signature: &Signature, json: &mut Scanner<'_>, body: &[u8]) -> Result<In
             return Err(TfsError::Mixed { expected, got, item: element }.into());
         }
         if objects {
-            named_row(signature, &mut values, json, element)?;
+            read_named_row(signature, &mut values, json, element)?;
         } else {
-            let Some(only) = only(signature) else {
+            let Some(only) = single_input(signature) else {
                 let (given, expected) = ("list", "list of objects");
                 return Err(TfsError::Plain { key: "instances", given, expected }.into());
             };
-            values[only].read_row(json).map_err(|error| in_element(error, element, ""))?;
+            values[only].read_row(json).map_err(|error| at_element(error, element, ""))?;
         }
         element += 1;
     }
     if element == 0 {
-        return Err(TfsError::form(body, "No values in 'instances' array").into());
+        return Err(TfsError::bad_form(body, "No values in 'instances' array").into());
     }
     let given = values.into_iter().filter(|values| values.rows > 0);
-    let inputs = given.map(|values| stacked(values, element)).collect::<Result<_, ApiError>>()?;
-    Ok(Inputs::new(signature, inputs)?)
+    let inputs = given.map(|values| stack_rows(values, element)).collect::<Result<_, ApiError>>()?;
+    Ok(PredictionInputs::new(signature, inputs)?)
 }
 
 /// The index of the input that is meant where none is named.
-fn only(signature: &Signature) -> Option<usize> {
+fn single_input(signature: &ModelSignature) -> Option<usize> {
     let only = signature.only_input()?;
     signature.inputs.iter().position(|port| port.name == only.name)
 }
 
 /// Reads an object with a value for every input; those with a default may be left out.
-fn named_row(
-    signature: &Signature,
-    values: &mut [Values<'_>],
-    json: &mut Scanner<'_>,
+fn read_named_row(
+    signature: &ModelSignature,
+    values: &mut [InputValues<'_>],
+    json: &mut JsonTokenizer<'_>,
     element: usize,
 ) -> Result<(), ApiError> {
     let start = *json;
-    json.token().map_err(TfsError::from)?;
-    let keys = |start: &Scanner<'_>| {
+    json.next_token().map_err(TfsError::from)?;
+    let keys = |start: &JsonTokenizer<'_>| {
         let mut names: Vec<&str> = signature.inputs.iter().map(|port| port.name.as_str()).collect();
         names.sort_unstable();
-        let value = start.clone().skip().map(super::error::shown).unwrap_or_default();
+        let value = start.clone().skip_value().map(super::error::excerpt).unwrap_or_default();
         TfsError::Keys { element, value, names: names.join(",") }
     };
-    while let Some(name) = json.key().map_err(TfsError::from)? {
+    while let Some(name) = json.next_key().map_err(TfsError::from)? {
         let Some(values) = values.iter_mut().find(|values| values.port.name == name) else {
             let error = TfsError::NoNamed { name: name.chars().take(80).collect() };
-            return Err(in_element(error.into(), element, &name));
+            return Err(at_element(error.into(), element, &name));
         };
         if values.rows != element {
             return Err(keys(&start).into());
         }
-        values.read_row(json).map_err(|error| in_element(error, element, &name))?;
+        values.read_row(json).map_err(|error| at_element(error, element, &name))?;
     }
     let complete =
-        |values: &Values<'_>| values.rows == element + 1 || values.rows == 0 && values.port.default.is_some();
+        |values: &InputValues<'_>| values.rows == element + 1 || values.rows == 0 && values.port.default.is_some();
     if values.iter().all(complete) { Ok(()) } else { Err(keys(&start).into()) }
 }
 
 /// Says which element it was.
-fn in_element(error: ApiError, element: usize, key: &str) -> ApiError {
+fn at_element(error: ApiError, element: usize, key: &str) -> ApiError {
     let ApiError::Tfs(
         error @ (TfsError::Type { .. }
         | TfsError::Nesting(_)
@@ -174,37 +181,37 @@ fn in_element(error: ApiError, element: usize, key: &str) -> ApiError {
 }
 
 /// Rows as a batch.
-fn stacked(values: Values<'_>, rows: usize) -> Result<Input, ApiError> {
-    let (port, row) = (values.port, values.row().unwrap_or_default().to_vec());
+fn stack_rows(values: InputValues<'_>, rows: usize) -> Result<PredictionInput, ApiError> {
+    let (port, row) = (values.port, values.row_shape().unwrap_or_default().to_vec());
     if row != port.item.shape.dims() {
         return Err(DecodeError::Row { name: port.name.clone(), item: port.item.shape.clone(), got: row }.into());
     }
-    Ok(Input::new(port, &[&[rows], row.as_slice()].concat(), values.bytes)?)
+    Ok(PredictionInput::new(port, &[&[rows], row.as_slice()].concat(), values.bytes)?)
 }
 
 /// A whole tensor for each input: `[batch, item...]`, or `[item...]` for one item without a batch.
-fn columns(signature: &Signature, json: &mut Scanner<'_>) -> Result<Inputs, ApiError> {
-    let mut inputs: Vec<Input> = Vec::with_capacity(signature.inputs.len());
-    let read = |at: usize, json: &mut Scanner<'_>| -> Result<Input, ApiError> {
-        let mut values = Values::new(&signature.inputs[at]);
+fn read_columns(signature: &ModelSignature, json: &mut JsonTokenizer<'_>) -> Result<PredictionInputs, ApiError> {
+    let mut inputs: Vec<PredictionInput> = Vec::with_capacity(signature.inputs.len());
+    let read = |at: usize, json: &mut JsonTokenizer<'_>| -> Result<PredictionInput, ApiError> {
+        let mut values = InputValues::new(&signature.inputs[at]);
         let dims = values.read(json)?;
-        Ok(Input::new(values.port, &dims, values.bytes)?)
+        Ok(PredictionInput::new(values.port, &dims, values.bytes)?)
     };
     if !is_object(json) {
-        let Some(only) = only(signature) else {
+        let Some(only) = single_input(signature) else {
             let (given, expected) = ("value/list", "an object");
             return Err(TfsError::Plain { key: "inputs", given, expected }.into());
         };
         let input = read(only, json)?;
-        return Ok(Inputs::new(signature, vec![input])?);
+        return Ok(PredictionInputs::new(signature, vec![input])?);
     }
     let mut given = vec![false; signature.inputs.len()];
-    json.token().map_err(TfsError::from)?;
-    while let Some(name) = json.key().map_err(TfsError::from)? {
+    json.next_token().map_err(TfsError::from)?;
+    while let Some(name) = json.next_key().map_err(TfsError::from)? {
         match signature.inputs.iter().position(|port| port.name == name) {
             Some(at) if !std::mem::replace(&mut given[at], true) => inputs.push(read(at, json)?),
             _ => {
-                json.skip().map_err(TfsError::from)?;
+                json.skip_value().map_err(TfsError::from)?;
             }
         }
     }
@@ -212,5 +219,5 @@ fn columns(signature: &Signature, json: &mut Scanner<'_>) -> Result<Inputs, ApiE
     if let Some((port, _)) = missing {
         return Err(TfsError::NoColumn { name: port.name.clone() }.into());
     }
-    Ok(Inputs::new(signature, inputs)?)
+    Ok(PredictionInputs::new(signature, inputs)?)
 }

@@ -1,14 +1,14 @@
 //! What TensorFlow Serving's clients read of a model: the states of its versions, and its signature.
 
-use saggar_plugin::{ModelPort, Signature};
+use saggar_plugin::{ModelPort, ModelSignature};
 use saggar_tensor::DType;
 use serde_json::{Map, Value, json};
 
 use super::request::SIGNATURE;
-use crate::models::{Serving, VersionState, VersionStatus};
+use crate::models::{LiveVersion, VersionState, VersionStatus};
 
 /// The status of versions: each `AVAILABLE`, or what stands in its way.
-pub(super) fn versions<'v>(versions: impl Iterator<Item = &'v VersionStatus>) -> Value {
+pub(super) fn version_statuses<'v>(versions: impl Iterator<Item = &'v VersionStatus>) -> Value {
     let version = |version: &VersionStatus| {
         let (state, code) = match version.state {
             VersionState::Loading => ("LOADING", "OK"),
@@ -18,7 +18,7 @@ pub(super) fn versions<'v>(versions: impl Iterator<Item = &'v VersionStatus>) ->
             VersionState::Failed => ("END", "INTERNAL"),
         };
         // Why a version is not up that could be is no error.
-        let message = if version.idle.is_some() { "" } else { &version.reason };
+        let message = if version.unserved.is_some() { "" } else { &version.reason };
         json!({
             "version": version.version.to_string(),
             "state": state,
@@ -29,13 +29,13 @@ pub(super) fn versions<'v>(versions: impl Iterator<Item = &'v VersionStatus>) ->
 }
 
 /// What a version takes and gives.
-pub(super) fn metadata(serving: &Serving) -> Value {
+pub(super) fn signature_metadata(serving: &LiveVersion) -> Value {
     let signature = serving.predictor().signature();
     let batch = !signature.batch_sizes.is_empty();
     let ports = |ports: &[ModelPort]| -> Map<String, Value> {
-        ports.iter().map(|port| (port.name.clone(), tensor(port, batch))).collect()
+        ports.iter().map(|port| (port.name.clone(), tensor_signature(port, batch))).collect()
     };
-    let Signature { inputs, outputs, .. } = signature;
+    let ModelSignature { inputs, outputs, .. } = signature;
     json!({
         "model_spec": { "name": serving.model, "signature_name": "", "version": serving.version.to_string() },
         "metadata": { "signature_def": { "signature_def": { SIGNATURE: {
@@ -47,13 +47,13 @@ pub(super) fn metadata(serving: &Serving) -> Value {
     })
 }
 
-fn tensor(port: &ModelPort, batch: bool) -> Value {
-    let is_text = port.text_bytes().is_some();
+fn tensor_signature(port: &ModelPort, batch: bool) -> Value {
+    let is_text = port.text_bytes_max().is_some();
     let item = if is_text { &[][..] } else { port.item.shape.dims() };
     let batch = batch.then(|| "-1".to_owned());
     let dims = batch.into_iter().chain(item.iter().map(usize::to_string));
     let dim: Vec<Value> = dims.map(|size| json!({ "size": size, "name": "" })).collect();
-    let dtype = if is_text { "DT_STRING" } else { dtype(port.item.dtype) };
+    let dtype = if is_text { "DT_STRING" } else { tensorflow_dtype(port.item.dtype) };
     json!({
         "dtype": dtype,
         "tensor_shape": { "dim": dim, "unknown_rank": false },
@@ -61,7 +61,7 @@ fn tensor(port: &ModelPort, batch: bool) -> Value {
     })
 }
 
-fn dtype(dtype: DType) -> &'static str {
+fn tensorflow_dtype(dtype: DType) -> &'static str {
     match dtype {
         DType::F32 => "DT_FLOAT",
         DType::F16 => "DT_HALF",

@@ -45,12 +45,12 @@ fn zip(entries: &[(&str, &[u8])]) -> Vec<u8> {
 }
 
 /// Unpacks into `DIR/into`, with at most 1000 bytes. Whatever happens, nothing else is in `DIR` afterwards.
-fn unpacked(name: &str, bytes: &[u8]) -> Result<Vec<(String, Vec<u8>)>, DatasetError> {
+fn unpack_into_temp_dir(name: &str, bytes: &[u8]) -> Result<Vec<(String, Vec<u8>)>, DatasetError> {
     let directory = tempfile::tempdir().unwrap();
     let (path, into) = (directory.path().join("archive"), directory.path().join("into"));
     fs::write(&path, bytes).unwrap();
     fs::create_dir(&into).unwrap();
-    let written = Archive::of_name(name).unwrap().unpack(&path, name, &into, 1000);
+    let written = ArchiveFormat::from_file_name(name).unwrap().unpack(&path, name, &into, 1000);
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2, "{name} wrote beside its folder");
     let mut found = Vec::new();
     let mut left = vec![into.clone()];
@@ -75,11 +75,11 @@ fn unpacked(name: &str, bytes: &[u8]) -> Result<Vec<(String, Vec<u8>)>, DatasetE
 }
 
 fn check(name: &str, bytes: &[u8], expected: Expect) {
-    expected.assert_eq(&unpacked(name, bytes).unwrap_err().to_string());
+    expected.assert_eq(&unpack_into_temp_dir(name, bytes).unwrap_err().to_string());
 }
 
 #[test]
-fn archives_become_files() {
+fn every_archive_format_is_unpacked_into_files() {
     let expected = vec![("a.txt".to_owned(), b"one".to_vec()), ("b/c.txt".to_owned(), b"two".to_vec())];
     let folder = ::tar::EntryType::Directory;
     let plain = tar(&[
@@ -90,19 +90,19 @@ fn archives_become_files() {
         ("b/c.txt", FILE, b"two"),
         ("b/._c.txt", FILE, b"x"),
     ]);
-    assert_eq!(unpacked("d.tar", &plain).unwrap(), expected);
-    assert_eq!(unpacked("d.tar.gz", &gz(&plain)).unwrap(), expected);
-    assert_eq!(unpacked("D.TGZ", &gz(&plain)).unwrap(), expected);
-    assert_eq!(unpacked("d.zip", &zip(&[("a.txt", b"one"), ("b/c.txt", b"two")])).unwrap(), expected);
-    assert_eq!(unpacked("a.txt.gz", &gz(b"one")).unwrap(), expected[..1]);
+    assert_eq!(unpack_into_temp_dir("d.tar", &plain).unwrap(), expected);
+    assert_eq!(unpack_into_temp_dir("d.tar.gz", &gz(&plain)).unwrap(), expected);
+    assert_eq!(unpack_into_temp_dir("D.TGZ", &gz(&plain)).unwrap(), expected);
+    assert_eq!(unpack_into_temp_dir("d.zip", &zip(&[("a.txt", b"one"), ("b/c.txt", b"two")])).unwrap(), expected);
+    assert_eq!(unpack_into_temp_dir("a.txt.gz", &gz(b"one")).unwrap(), expected[..1]);
     for name in ["x.npz", "x.csv", "gz", ""] {
-        assert_eq!(Archive::of_name(name), None, "{name}");
+        assert_eq!(ArchiveFormat::from_file_name(name), None, "{name}");
     }
 }
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "a table of archives")]
-fn nothing_leaves_the_folder() {
+fn entries_outside_the_target_folder_are_refused() {
     check(
         "d.tar",
         &tar(&[("../x", FILE, b"x")]),
@@ -177,7 +177,7 @@ fn nothing_leaves_the_folder() {
 }
 
 #[test]
-fn archives_that_lie_or_break_off_are_refused() {
+fn archives_with_false_sizes_or_truncated_data_are_refused() {
     check("d.tar", &tar(&[("a", FILE, b"x"), ("a", FILE, b"y")]), expect!["d.tar/a: it is there twice"]);
     check("d.tar", &tar(&[("a", FILE, &[0; 2000])])[..1024], expect!["d.tar: unexpected EOF during skip"]);
     check(
@@ -198,7 +198,7 @@ fn archives_that_lie_or_break_off_are_refused() {
 }
 
 #[test]
-fn long_names_are_read_and_endless_ones_are_not() {
+fn long_entry_names_are_read_up_to_the_header_limit() {
     let (long, link, pax) = (::tar::EntryType::GNULongName, ::tar::EntryType::GNULongLink, ::tar::EntryType::XHeader);
     let deep = format!("{}/b.txt", "a".repeat(150));
     let record = |key: &str, value: &str| {
@@ -211,10 +211,10 @@ fn long_names_are_read_and_endless_ones_are_not() {
         tar(&[("x", pax, &record("path", &deep)), ("short", FILE, b"x")]),
         tar(&[("x", link, b"nowhere"), ("x", pax, &record("path", &deep)), ("short", FILE, b"x")]),
     ] {
-        assert_eq!(unpacked("d.tar", &whole).unwrap(), [(deep.clone(), b"x".to_vec())]);
+        assert_eq!(unpack_into_temp_dir("d.tar", &whole).unwrap(), [(deep.clone(), b"x".to_vec())]);
     }
     let sized = tar(&[("x", pax, &record("size", "3")), ("a", FILE, b"xyz")]);
-    assert_eq!(unpacked("d.tar", &sized).unwrap(), [("a".to_owned(), b"xyz".to_vec())]);
+    assert_eq!(unpack_into_temp_dir("d.tar", &sized).unwrap(), [("a".to_owned(), b"xyz".to_vec())]);
     for kind in [long, link, pax] {
         check(
             "d.tar.gz",
@@ -224,5 +224,5 @@ fn long_names_are_read_and_endless_ones_are_not() {
     }
     // What is left out is not counted as a name of what follows.
     let plain = tar(&[(".hidden", FILE, &vec![0; 1 << 20]), ("a", FILE, b"x")]);
-    assert_eq!(unpacked("d.tar", &plain).unwrap(), [("a".to_owned(), b"x".to_vec())]);
+    assert_eq!(unpack_into_temp_dir("d.tar", &plain).unwrap(), [("a".to_owned(), b"x".to_vec())]);
 }

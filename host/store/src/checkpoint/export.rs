@@ -13,39 +13,39 @@ use futures::Stream;
 use safetensors::tensor::TensorInfo;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-use super::load::{self, Entry};
-use super::manifest::{Manifest, Part, Variable};
-use super::pack::Piece;
-use super::retention::BestBy;
-use super::save::{folder, part_name};
-use super::{CheckpointInfo, Checkpoints};
+use super::load::{self, ManifestEntry};
+use super::manifest::{CheckpointManifest, CheckpointPart, CheckpointVariable};
+use super::pack::PartRange;
+use super::retention::BestMetric;
+use super::save::{checkpoint_folder, part_object_name};
+use super::{CheckpointInfo, CheckpointStore};
 use crate::error::CheckpointError;
 use crate::limits::{EXPORT_PIECE_BYTES_MIN, WEIGHTS_HEADER_BYTES_MAX};
 use crate::models::safetensors_dtype;
-use crate::objects::Objects;
-use crate::objects::files::Pin;
+use crate::objects::ObjectStorage;
+use crate::objects::files::ObjectPin;
 
 /// Which checkpoint is wanted.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Wanted {
+pub enum CheckpointQuery {
     /// That of a step; where several attempts saved it, the latest's.
     Step(u64),
     /// The newest of which all parts are there.
     Latest,
     /// The best of which all parts are there.
-    Best(BestBy),
+    Best(BestMetric),
 }
 
-/// A checkpoint that is being read as one file. As long as it lives, [`Checkpoints::prune`] leaves the checkpoint alone,
+/// A checkpoint that is being read as one file. As long as it lives, [`CheckpointStore::prune`] leaves the checkpoint alone,
 /// in other processes too.
 #[derive(Debug)]
-pub struct Export {
+pub struct CheckpointExport {
     info: CheckpointInfo,
     bytes: u64,
-    reading: Reading,
+    reading: CheckpointExportReader,
 }
 
-impl Export {
+impl CheckpointExport {
     /// Which checkpoint it is.
     pub fn info(&self) -> &CheckpointInfo {
         &self.info
@@ -59,55 +59,60 @@ impl Export {
     /// The file, in pieces of any size. An error ends it; what came before is then no file.
     pub fn into_stream(self) -> impl Stream<Item = Result<Bytes, CheckpointError>> + Send + 'static {
         futures::stream::try_unfold(self.reading, |mut reading| async move {
-            Ok(reading.next().await?.map(|bytes| (bytes, reading)))
+            Ok(reading.next_chunk().await?.map(|bytes| (bytes, reading)))
         })
     }
 }
 
-pub(super) async fn export(checkpoints: &Checkpoints, job: &str, wanted: &Wanted) -> Result<Export, CheckpointError> {
-    let folder = folder(job)?;
-    let entry = load::wanted(checkpoints, &folder, job, wanted).await?;
+pub(super) async fn export(
+    checkpoints: &CheckpointStore,
+    job: &str,
+    wanted: &CheckpointQuery,
+) -> Result<CheckpointExport, CheckpointError> {
+    let folder = checkpoint_folder(job)?;
+    let entry = load::select(checkpoints, &folder, job, wanted).await?;
     let pin = load::pin(checkpoints, job, &entry)?;
-    let (mut manifest, digest) =
-        load::own_manifest(checkpoints, job, &entry).await.map_err(|obstacle| obstacle.of(&entry))?;
+    let (mut manifest, digest) = load::read_own_manifest(checkpoints, job, &entry)
+        .await
+        .map_err(|obstacle| obstacle.into_checkpoint_error(&entry))?;
     let info = entry.info(&manifest, digest);
     manifest.variables.sort_by_cached_key(|it| (std::cmp::Reverse(it.tensor.dtype.bytes()), it.name.clone()));
-    let header = header(&manifest, &info).map_err(|reason| damaged(&entry, reason))?;
+    let header = encode_header(&manifest, &info).map_err(|reason| damaged_error(&entry, reason))?;
     let data: u64 = manifest.variables.iter().map(|variable| variable.tensor.bytes() as u64).sum();
     let bytes = header.len() as u64 + data;
     let pieces = manifest.variables.into_iter().flat_map(|variable| variable.pieces).collect();
     let objects = checkpoints.objects.clone();
     let (parts, header) = (manifest.parts, Some(header));
-    let reading = Reading { objects, folder, entry, parts, header, pieces, shared: None, _pin: pin };
-    Ok(Export { info, bytes, reading })
+    let reading = CheckpointExportReader { objects, folder, entry, parts, header, pieces, shared: None, _pin: pin };
+    Ok(CheckpointExport { info, bytes, reading })
 }
 
-fn damaged(entry: &Entry, reason: String) -> CheckpointError {
+fn damaged_error(entry: &ManifestEntry, reason: String) -> CheckpointError {
     CheckpointError::Damaged { file: entry.file.clone(), reason }
 }
 
 /// What is still to be read.
 #[derive(Debug)]
-struct Reading {
-    objects: Objects,
+struct CheckpointExportReader {
+    objects: ObjectStorage,
     folder: String,
-    entry: Entry,
-    parts: Vec<Part>,
+    entry: ManifestEntry,
+    parts: Vec<CheckpointPart>,
     header: Option<Bytes>,
-    pieces: VecDeque<Piece>,
+    pieces: VecDeque<PartRange>,
     /// The part that several variables share, of which one was read last, and its number.
     shared: Option<(usize, Bytes)>,
-    _pin: Pin,
+    _pin: ObjectPin,
 }
 
-impl Reading {
+impl CheckpointExportReader {
     /// The next bytes of the file: small pieces together, or one large one.
-    async fn next(&mut self) -> Result<Option<Bytes>, CheckpointError> {
+    async fn next_chunk(&mut self) -> Result<Option<Bytes>, CheckpointError> {
         if let Some(header) = self.header.take() {
             return Ok(Some(header));
         }
         let Some(first) = self.pieces.pop_front() else { return Ok(None) };
-        let bytes = self.piece(first).await?;
+        let bytes = self.read_piece(first).await?;
         if bytes.len() >= EXPORT_PIECE_BYTES_MIN {
             return Ok(Some(bytes));
         }
@@ -117,21 +122,21 @@ impl Reading {
             && next.2 < EXPORT_PIECE_BYTES_MIN as u64
         {
             self.pieces.pop_front();
-            together.extend_from_slice(&self.piece(next).await?);
+            together.extend_from_slice(&self.read_piece(next).await?);
         }
         Ok(Some(together.freeze()))
     }
 
-    async fn piece(&mut self, (number, offset, length): Piece) -> Result<Bytes, CheckpointError> {
+    async fn read_piece(&mut self, (number, offset, length): PartRange) -> Result<Bytes, CheckpointError> {
         let place = offset as usize..(offset + length) as usize;
         if let Some((_, part)) = self.shared.as_ref().filter(|(shared, _)| *shared == number) {
             return Ok(part.slice(place));
         }
         let sha256 = &self.parts[number].sha256;
-        let part = load::read(&self.objects, &part_name(&self.folder, sha256), Some(sha256)).await;
-        let part = part.map_err(|reason| damaged(&self.entry, reason))?;
+        let part = load::read_with_retry(&self.objects, &part_object_name(&self.folder, sha256), Some(sha256)).await;
+        let part = part.map_err(|reason| damaged_error(&self.entry, reason))?;
         if part.len() as u64 != self.parts[number].bytes {
-            return Err(damaged(&self.entry, format!("part number {number} has {} bytes", part.len())));
+            return Err(damaged_error(&self.entry, format!("part number {number} has {} bytes", part.len())));
         }
         if length < part.len() as u64 {
             self.shared = Some((number, part.clone()));
@@ -141,12 +146,12 @@ impl Reading {
 }
 
 /// The header's JSON: an entry for the file, and one for each tensor.
-struct Header<'a> {
+struct ExportHeader<'a> {
     about: BTreeMap<&'static str, String>,
-    variables: &'a [Variable],
+    variables: &'a [CheckpointVariable],
 }
 
-impl Serialize for Header<'_> {
+impl Serialize for ExportHeader<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(self.variables.len() + 1))?;
         map.serialize_entry(METADATA, &self.about)?;
@@ -166,7 +171,7 @@ impl Serialize for Header<'_> {
 const METADATA: &str = "__metadata__";
 
 /// The header with its length before it, or why there can be none.
-fn header(manifest: &Manifest, info: &CheckpointInfo) -> Result<Bytes, String> {
+fn encode_header(manifest: &CheckpointManifest, info: &CheckpointInfo) -> Result<Bytes, String> {
     if manifest.variables.iter().any(|variable| variable.name == METADATA) {
         return Err(format!("a variable is called {METADATA}, which safetensors files keep for themselves"));
     }
@@ -176,7 +181,7 @@ fn header(manifest: &Manifest, info: &CheckpointInfo) -> Result<Bytes, String> {
         ("digest", info.digest.hex()),
         ("plugin", manifest.plugin.clone()),
     ]);
-    let header = Header { about, variables: &manifest.variables };
+    let header = ExportHeader { about, variables: &manifest.variables };
     let mut text = serde_json::to_vec(&header).map_err(|error| error.to_string())?;
     // Spaces, so that the tensors after it are aligned.
     text.resize(text.len().next_multiple_of(8), b' ');

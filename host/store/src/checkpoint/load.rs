@@ -4,49 +4,55 @@ use std::collections::{HashMap, hash_map};
 
 use bytes::Bytes;
 
-use super::export::Wanted;
-use super::manifest::{FORMAT, Manifest, NotAManifest};
+use super::export::CheckpointQuery;
+use super::manifest::{CheckpointManifest, FORMAT, ManifestDecodeError};
 use super::pack;
 use super::retention;
-use super::save::{folder, part_name};
-use super::{Checkpoint, CheckpointInfo, Checkpoints, Latest, SavedVariable, Skipped, Verified};
-use crate::clock::Millis;
+use super::save::{checkpoint_folder, part_object_name};
+use super::{
+    Checkpoint, CheckpointInfo, CheckpointStore, CheckpointVerification, LatestCheckpoint, SavedVariable,
+    SkippedCheckpoint,
+};
+use crate::clock::UnixMillis;
 use crate::digest::Digest;
 use crate::error::{CheckpointError, StoreError};
 use crate::limits::MANIFEST_BYTES_MAX;
-use crate::objects::Objects;
-use crate::objects::files::Pin;
+use crate::objects::ObjectStorage;
+use crate::objects::files::ObjectPin;
 
 /// A manifest's name, taken apart. Orders by epoch, then by step.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Entry {
+pub(super) struct ManifestEntry {
     pub(super) epoch: u64,
     pub(super) step: u64,
     pub(super) file: String,
     pub(super) size: u64,
-    pub(super) written_ms: Millis,
+    pub(super) written_ms: UnixMillis,
 }
 
-impl Entry {
+impl ManifestEntry {
     /// The object name of a manifest.
-    pub(super) fn name(folder: &str, step: u64, epoch: u64) -> String {
+    pub(super) fn object_name(folder: &str, step: u64, epoch: u64) -> String {
         format!("{folder}/{step:020}-{epoch}.json")
     }
 
     /// As a listing shows it.
-    pub(super) fn info(&self, manifest: &Manifest, digest: Digest) -> CheckpointInfo {
+    pub(super) fn info(&self, manifest: &CheckpointManifest, digest: Digest) -> CheckpointInfo {
         CheckpointInfo { written_ms: self.written_ms, ..manifest.info(digest, self.file.clone()) }
     }
 }
 
 /// The job's manifests, newest first.
-pub(super) async fn entries(checkpoints: &Checkpoints, folder: &str) -> Result<Vec<Entry>, CheckpointError> {
+pub(super) async fn list_entries(
+    checkpoints: &CheckpointStore,
+    folder: &str,
+) -> Result<Vec<ManifestEntry>, CheckpointError> {
     let prefix = format!("{folder}/");
     let entry = |info: crate::objects::ObjectInfo| {
         let (step, epoch) = info.name.strip_prefix(&prefix)?.strip_suffix(".json")?.split_once('-')?;
         let (step, epoch) = (step.parse().ok()?, epoch.parse().ok()?);
         let (size, written_ms) = (info.size, info.written_ms);
-        (Entry::name(folder, step, epoch) == info.name).then_some(Entry {
+        (ManifestEntry::object_name(folder, step, epoch) == info.name).then_some(ManifestEntry {
             epoch,
             step,
             file: info.name,
@@ -61,128 +67,132 @@ pub(super) async fn entries(checkpoints: &Checkpoints, folder: &str) -> Result<V
 }
 
 /// Why a checkpoint cannot be had.
-pub(super) enum Obstacle {
+pub(super) enum CheckpointLoadError {
     Damage(String),
     Refusal(CheckpointError),
 }
 
-impl From<String> for Obstacle {
-    fn from(reason: String) -> Obstacle {
-        Obstacle::Damage(reason)
+impl From<String> for CheckpointLoadError {
+    fn from(reason: String) -> CheckpointLoadError {
+        CheckpointLoadError::Damage(reason)
     }
 }
 
-impl Obstacle {
+impl CheckpointLoadError {
     /// As an error, where no other checkpoint will do.
-    pub(super) fn of(self, entry: &Entry) -> CheckpointError {
+    pub(super) fn into_checkpoint_error(self, entry: &ManifestEntry) -> CheckpointError {
         match self {
-            Obstacle::Refusal(error) => error,
-            Obstacle::Damage(reason) => CheckpointError::Damaged { file: entry.file.clone(), reason },
+            CheckpointLoadError::Refusal(error) => error,
+            CheckpointLoadError::Damage(reason) => CheckpointError::Damaged { file: entry.file.clone(), reason },
         }
     }
 }
 
 pub(super) async fn latest(
-    checkpoints: &Checkpoints,
+    checkpoints: &CheckpointStore,
     job: &str,
     plugin: Option<&str>,
-) -> Result<Latest, CheckpointError> {
-    let folder = folder(job)?;
+) -> Result<LatestCheckpoint, CheckpointError> {
+    let folder = checkpoint_folder(job)?;
     let mut skipped = Vec::new();
-    for entry in entries(checkpoints, &folder).await? {
+    for entry in list_entries(checkpoints, &folder).await? {
         match load(checkpoints, &folder, job, &entry, plugin).await {
-            Ok(found) => return Ok(Latest { found: Some(found), skipped }),
-            Err(Obstacle::Refusal(error)) => return Err(error),
-            Err(Obstacle::Damage(reason)) => {
+            Ok(found) => return Ok(LatestCheckpoint { found: Some(found), skipped }),
+            Err(CheckpointLoadError::Refusal(error)) => return Err(error),
+            Err(CheckpointLoadError::Damage(reason)) => {
                 tracing::warn!(job, file = entry.file, reason, "damaged checkpoint skipped");
-                skipped.push(Skipped { file: entry.file, reason });
+                skipped.push(SkippedCheckpoint { file: entry.file, reason });
             }
         }
     }
-    Ok(Latest { found: None, skipped })
+    Ok(LatestCheckpoint { found: None, skipped })
 }
 
 /// The job's checkpoint of this step; that of the latest attempt, where several did it.
 pub(super) async fn find(
-    checkpoints: &Checkpoints,
+    checkpoints: &CheckpointStore,
     folder: &str,
     job: &str,
     step: u64,
-) -> Result<Entry, CheckpointError> {
-    let found = entries(checkpoints, folder).await?.into_iter().find(|entry| entry.step == step);
-    found.ok_or_else(|| missing(job, format!(" of step {step}")))
+) -> Result<ManifestEntry, CheckpointError> {
+    let found = list_entries(checkpoints, folder).await?.into_iter().find(|entry| entry.step == step);
+    found.ok_or_else(|| not_found_error(job, format!(" of step {step}")))
 }
 
-fn missing(job: &str, which: String) -> CheckpointError {
+fn not_found_error(job: &str, which: String) -> CheckpointError {
     CheckpointError::NotFound { job: job.to_owned(), which }
 }
 
 /// The checkpoint that is wanted, as far as manifests tell.
-pub(super) async fn wanted(
-    checkpoints: &Checkpoints,
+pub(super) async fn select(
+    checkpoints: &CheckpointStore,
     folder: &str,
     job: &str,
-    wanted: &Wanted,
-) -> Result<Entry, CheckpointError> {
+    wanted: &CheckpointQuery,
+) -> Result<ManifestEntry, CheckpointError> {
     match wanted {
-        Wanted::Step(step) => find(checkpoints, folder, job, *step).await,
-        Wanted::Latest => {
-            let newest = retention::newest(checkpoints, folder).await?;
-            newest.ok_or_else(|| missing(job, String::new()))
+        CheckpointQuery::Step(step) => find(checkpoints, folder, job, *step).await,
+        CheckpointQuery::Latest => {
+            let newest = retention::newest_complete(checkpoints, folder).await?;
+            newest.ok_or_else(|| not_found_error(job, String::new()))
         }
-        Wanted::Best(by) => {
+        CheckpointQuery::Best(by) => {
             let best = retention::best(checkpoints, job, by).await?.map(|best| best.file);
             let found =
-                entries(checkpoints, folder).await?.into_iter().find(|entry| Some(&entry.file) == best.as_ref());
-            found.ok_or_else(|| missing(job, format!(" with the metric `{}`", by.metric)))
+                list_entries(checkpoints, folder).await?.into_iter().find(|entry| Some(&entry.file) == best.as_ref());
+            found.ok_or_else(|| not_found_error(job, format!(" with the metric `{}`", by.metric)))
         }
     }
 }
 
 /// Keeps a checkpoint from being pruned while it is read.
-pub(super) fn pin(checkpoints: &Checkpoints, job: &str, entry: &Entry) -> Result<Pin, CheckpointError> {
+pub(super) fn pin(
+    checkpoints: &CheckpointStore,
+    job: &str,
+    entry: &ManifestEntry,
+) -> Result<ObjectPin, CheckpointError> {
     checkpoints.objects.pin(&entry.file).map_err(|error| match error {
-        StoreError::NotFound { .. } => missing(job, format!(" of step {} any more", entry.step)),
+        StoreError::NotFound { .. } => not_found_error(job, format!(" of step {} any more", entry.step)),
         error => error.into(),
     })
 }
 
-pub(super) async fn at(
-    checkpoints: &Checkpoints,
+pub(super) async fn load_step(
+    checkpoints: &CheckpointStore,
     job: &str,
     step: u64,
     plugin: Option<&str>,
 ) -> Result<(CheckpointInfo, Checkpoint), CheckpointError> {
-    let folder = folder(job)?;
+    let folder = checkpoint_folder(job)?;
     let entry = find(checkpoints, &folder, job, step).await?;
     let _pin = pin(checkpoints, job, &entry)?;
-    load(checkpoints, &folder, job, &entry, plugin).await.map_err(|obstacle| obstacle.of(&entry))
+    load(checkpoints, &folder, job, &entry, plugin).await.map_err(|obstacle| obstacle.into_checkpoint_error(&entry))
 }
 
 /// The manifest that stands under a name, if it is that checkpoint's.
-pub(super) async fn own_manifest(
-    checkpoints: &Checkpoints,
+pub(super) async fn read_own_manifest(
+    checkpoints: &CheckpointStore,
     job: &str,
-    entry: &Entry,
-) -> Result<(Manifest, Digest), Obstacle> {
+    entry: &ManifestEntry,
+) -> Result<(CheckpointManifest, Digest), CheckpointLoadError> {
     let (manifest, digest) = read_manifest(checkpoints, entry).await?;
     if (manifest.job.as_str(), manifest.step, manifest.epoch) != (job, entry.step, entry.epoch) {
         return Err(format!("{} is another checkpoint's manifest", entry.file).into());
     }
-    manifest.check().map_err(|reason| format!("{}: {reason}", entry.file))?;
+    manifest.validate().map_err(|reason| format!("{}: {reason}", entry.file))?;
     Ok((manifest, digest))
 }
 
 async fn load(
-    checkpoints: &Checkpoints,
+    checkpoints: &CheckpointStore,
     folder: &str,
     job: &str,
-    entry: &Entry,
+    entry: &ManifestEntry,
     plugin: Option<&str>,
-) -> Result<(CheckpointInfo, Checkpoint), Obstacle> {
-    let (manifest, digest) = own_manifest(checkpoints, job, entry).await?;
+) -> Result<(CheckpointInfo, Checkpoint), CheckpointLoadError> {
+    let (manifest, digest) = read_own_manifest(checkpoints, job, entry).await?;
     if let Some(expected) = plugin.filter(|plugin| manifest.plugin != *plugin) {
-        return Err(Obstacle::Refusal(CheckpointError::OtherPlugin {
+        return Err(CheckpointLoadError::Refusal(CheckpointError::OtherPlugin {
             file: entry.file.clone(),
             found: manifest.plugin,
             expected: expected.to_owned(),
@@ -190,8 +200,8 @@ async fn load(
     }
     let mut parts: Vec<Bytes> = Vec::with_capacity(manifest.parts.len().min(1 << 16));
     for part in &manifest.parts {
-        let name = part_name(folder, &part.sha256);
-        parts.push(read(&checkpoints.objects, &name, Some(&part.sha256)).await?);
+        let name = part_object_name(folder, &part.sha256);
+        parts.push(read_with_retry(&checkpoints.objects, &name, Some(&part.sha256)).await?);
     }
     let info = entry.info(&manifest, digest);
     let variables = manifest.variables.into_iter().map(|variable| {
@@ -209,26 +219,35 @@ async fn load(
         plugin_digest: manifest.plugin,
         device: manifest.device,
         build: manifest.build,
-        ways: manifest.ways,
+        kernel_tuning: manifest.ways,
     };
     Ok((info, checkpoint))
 }
 
-async fn read_manifest(checkpoints: &Checkpoints, entry: &Entry) -> Result<(Manifest, Digest), Obstacle> {
+async fn read_manifest(
+    checkpoints: &CheckpointStore,
+    entry: &ManifestEntry,
+) -> Result<(CheckpointManifest, Digest), CheckpointLoadError> {
     if entry.size > MANIFEST_BYTES_MAX {
         return Err(format!("{} has {} bytes", entry.file, entry.size).into());
     }
-    let text = read(&checkpoints.objects, &entry.file, None).await?;
-    Manifest::decode(&text).map_err(|error| match error {
-        NotAManifest::Damaged(reason) => Obstacle::Damage(format!("{}: {reason}", entry.file)),
-        NotAManifest::OtherFormat(found) => {
-            Obstacle::Refusal(CheckpointError::OtherFormat { file: entry.file.clone(), found, expected: FORMAT })
-        }
+    let text = read_with_retry(&checkpoints.objects, &entry.file, None).await?;
+    CheckpointManifest::decode(&text).map_err(|error| match error {
+        ManifestDecodeError::Damaged(reason) => CheckpointLoadError::Damage(format!("{}: {reason}", entry.file)),
+        ManifestDecodeError::OtherFormat(found) => CheckpointLoadError::Refusal(CheckpointError::OtherFormat {
+            file: entry.file.clone(),
+            found,
+            expected: FORMAT,
+        }),
     })
 }
 
 /// Reads an object, once more where the first try failed: a checkpoint is worth a second look.
-pub(super) async fn read(objects: &Objects, name: &str, digest: Option<&Digest>) -> Result<Bytes, String> {
+pub(super) async fn read_with_retry(
+    objects: &ObjectStorage,
+    name: &str,
+    digest: Option<&Digest>,
+) -> Result<Bytes, String> {
     let once = || async {
         match digest {
             Some(digest) => objects.get_verified(name, digest).await,
@@ -242,9 +261,9 @@ pub(super) async fn read(objects: &Objects, name: &str, digest: Option<&Digest>)
     }
 }
 
-pub(super) async fn list(checkpoints: &Checkpoints, job: &str) -> Result<Vec<CheckpointInfo>, CheckpointError> {
+pub(super) async fn list(checkpoints: &CheckpointStore, job: &str) -> Result<Vec<CheckpointInfo>, CheckpointError> {
     let mut infos = Vec::new();
-    for entry in entries(checkpoints, &folder(job)?).await? {
+    for entry in list_entries(checkpoints, &checkpoint_folder(job)?).await? {
         if let Ok((manifest, digest)) = read_manifest(checkpoints, &entry).await {
             infos.push(entry.info(&manifest, digest));
         }
@@ -252,33 +271,43 @@ pub(super) async fn list(checkpoints: &Checkpoints, job: &str) -> Result<Vec<Che
     Ok(infos)
 }
 
-pub(super) async fn verify(checkpoints: &Checkpoints, job: &str) -> Result<Vec<Verified>, CheckpointError> {
-    let folder = folder(job)?;
+pub(super) async fn verify(
+    checkpoints: &CheckpointStore,
+    job: &str,
+) -> Result<Vec<CheckpointVerification>, CheckpointError> {
+    let folder = checkpoint_folder(job)?;
     // Checkpoints share parts; each is read once.
     let mut parts = HashMap::new();
     let mut verified = Vec::new();
-    for entry in entries(checkpoints, &folder).await? {
+    for entry in list_entries(checkpoints, &folder).await? {
         let outcome = verify_one(checkpoints, &folder, job, &entry, &mut parts).await;
-        let outcome = outcome.map_err(|obstacle| obstacle.of(&entry).to_string());
-        verified.push(Verified { step: entry.step, fencing_epoch: entry.epoch, file: entry.file, outcome });
+        let outcome = outcome.map_err(|obstacle| obstacle.into_checkpoint_error(&entry).to_string());
+        verified.push(CheckpointVerification {
+            step: entry.step,
+            fencing_epoch: entry.epoch,
+            file: entry.file,
+            outcome,
+        });
     }
     Ok(verified)
 }
 
 /// Reads a checkpoint part by part, keeping none. `parts` is what is known of parts so far.
 async fn verify_one(
-    checkpoints: &Checkpoints,
+    checkpoints: &CheckpointStore,
     folder: &str,
     job: &str,
-    entry: &Entry,
+    entry: &ManifestEntry,
     parts: &mut HashMap<Digest, Result<(), String>>,
-) -> Result<CheckpointInfo, Obstacle> {
-    let (manifest, digest) = own_manifest(checkpoints, job, entry).await?;
+) -> Result<CheckpointInfo, CheckpointLoadError> {
+    let (manifest, digest) = read_own_manifest(checkpoints, job, entry).await?;
     for part in &manifest.parts {
         let known = match parts.entry(part.sha256) {
             hash_map::Entry::Occupied(known) => known.into_mut(),
             hash_map::Entry::Vacant(unknown) => {
-                let found = read(&checkpoints.objects, &part_name(folder, &part.sha256), Some(&part.sha256)).await;
+                let found =
+                    read_with_retry(&checkpoints.objects, &part_object_name(folder, &part.sha256), Some(&part.sha256))
+                        .await;
                 unknown.insert(found.map(drop))
             }
         };

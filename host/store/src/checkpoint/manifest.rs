@@ -17,9 +17,9 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
-use super::pack::Piece;
-use super::{CheckpointInfo, Position, VariableKind};
-use crate::digest::{Digest, Hasher};
+use super::pack::PartRange;
+use super::{CheckpointInfo, DatasetPosition, VariableKind};
+use crate::digest::{Digest, Sha256Hasher};
 
 /// The version of the format that this build writes.
 pub(super) const FORMAT: u64 = 3;
@@ -28,7 +28,7 @@ const FORMATS_READ: RangeInclusive<u64> = 1..=FORMAT;
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Envelope {
+struct ManifestEnvelope {
     format: u64,
     sha256: Digest,
     body: Box<RawValue>,
@@ -37,7 +37,7 @@ struct Envelope {
 /// One stored part.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Part {
+pub(super) struct CheckpointPart {
     pub(super) sha256: Digest,
     pub(super) bytes: u64,
 }
@@ -45,28 +45,28 @@ pub(super) struct Part {
 /// One variable, without its bytes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Variable {
+pub(super) struct CheckpointVariable {
     pub(super) name: String,
     pub(super) kind: VariableKind,
     #[serde(with = "crate::tensor_text")]
     pub(super) tensor: Descriptor,
-    pub(super) pieces: Vec<Piece>,
+    pub(super) pieces: Vec<PartRange>,
 }
 
 /// A checkpoint, without its bytes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Manifest {
+pub(super) struct CheckpointManifest {
     pub(super) job: String,
     pub(super) step: u64,
     pub(super) epoch: u64,
     pub(super) plugin: String,
     pub(super) device: String,
     pub(super) build: String,
-    pub(super) positions: Vec<Position>,
-    pub(super) state: Vec<Piece>,
-    pub(super) variables: Vec<Variable>,
-    pub(super) parts: Vec<Part>,
+    pub(super) positions: Vec<DatasetPosition>,
+    pub(super) state: Vec<PartRange>,
+    pub(super) variables: Vec<CheckpointVariable>,
+    pub(super) parts: Vec<CheckpointPart>,
     #[serde(default, deserialize_with = "exact_numbers")]
     pub(super) metrics: BTreeMap<String, f64>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -75,40 +75,40 @@ pub(super) struct Manifest {
 
 /// Why text is no manifest of ours.
 #[derive(Debug, PartialEq)]
-pub(super) enum NotAManifest {
+pub(super) enum ManifestDecodeError {
     Damaged(String),
     OtherFormat(u64),
 }
 
-impl Manifest {
+impl CheckpointManifest {
     /// The manifest's text, and the digest in it.
     pub(super) fn encode(&self) -> Result<(Vec<u8>, Digest), serde_json::Error> {
         let body = serde_json::value::to_raw_value(self)?;
-        let sha256 = digest(FORMAT, body.get());
-        let mut text = serde_json::to_vec(&Envelope { format: FORMAT, sha256, body })?;
+        let sha256 = body_digest(FORMAT, body.get());
+        let mut text = serde_json::to_vec(&ManifestEnvelope { format: FORMAT, sha256, body })?;
         text.push(b'\n');
         Ok((text, sha256))
     }
 
     /// Reads a manifest's text.
-    pub(super) fn decode(text: &[u8]) -> Result<(Manifest, Digest), NotAManifest> {
-        let damaged = |error: serde_json::Error| NotAManifest::Damaged(error.to_string());
-        let envelope: Envelope = serde_json::from_slice(text).map_err(damaged)?;
-        let found = digest(envelope.format, envelope.body.get());
+    pub(super) fn decode(text: &[u8]) -> Result<(CheckpointManifest, Digest), ManifestDecodeError> {
+        let damaged = |error: serde_json::Error| ManifestDecodeError::Damaged(error.to_string());
+        let envelope: ManifestEnvelope = serde_json::from_slice(text).map_err(damaged)?;
+        let found = body_digest(envelope.format, envelope.body.get());
         if found != envelope.sha256 {
             let reason = format!("SHA-256 is {found}, written as {}", envelope.sha256);
-            return Err(NotAManifest::Damaged(reason));
+            return Err(ManifestDecodeError::Damaged(reason));
         }
         if !FORMATS_READ.contains(&envelope.format) {
-            return Err(NotAManifest::OtherFormat(envelope.format));
+            return Err(ManifestDecodeError::OtherFormat(envelope.format));
         }
         let manifest = serde_json::from_str(envelope.body.get()).map_err(damaged)?;
         Ok((manifest, found))
     }
 
     /// Whether what it says of variables and parts fits together; else why not.
-    pub(super) fn check(&self) -> Result<(), String> {
-        let lengths = |pieces: &[Piece]| {
+    pub(super) fn validate(&self) -> Result<(), String> {
+        let lengths = |pieces: &[PartRange]| {
             pieces.iter().try_fold(0u64, |sum, &(part, offset, length)| {
                 let part_bytes = self.parts.get(part).map(|part| part.bytes);
                 let end = offset.checked_add(length).filter(|end| part_bytes.is_some_and(|bytes| *end <= bytes));
@@ -130,7 +130,7 @@ impl Manifest {
         let bytes = pieces.fold(0u64, |sum, piece| sum.saturating_add(piece.2));
         let (metrics, ways) = (self.metrics.clone(), self.ways.clone());
         let (step, fencing_epoch) = (self.step, self.epoch);
-        let epoch = self.positions.iter().map(Position::epochs_begun).max();
+        let epoch = self.positions.iter().map(DatasetPosition::epochs_started).max();
         CheckpointInfo { step, fencing_epoch, epoch, bytes, digest, file, written_ms: 0, metrics, ways }
     }
 }
@@ -142,8 +142,8 @@ fn exact_numbers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<
     exact.collect()
 }
 
-fn digest(format: u64, body: &str) -> Digest {
-    let mut hasher = Hasher::new();
+fn body_digest(format: u64, body: &str) -> Digest {
+    let mut hasher = Sha256Hasher::new();
     hasher.update(format!("saggar checkpoint {format}\n").as_bytes());
     hasher.update(body.as_bytes());
     hasher.finish()
@@ -153,8 +153,8 @@ fn digest(format: u64, body: &str) -> Digest {
 mod tests {
     use super::*;
 
-    fn manifest() -> Manifest {
-        Manifest {
+    fn sample_manifest() -> CheckpointManifest {
+        CheckpointManifest {
             job: "j".to_owned(),
             step: 7,
             epoch: 2,
@@ -162,46 +162,46 @@ mod tests {
             device: "cpu".to_owned(),
             build: "b".to_owned(),
             ways: [("matmul 1x [8, 8]".to_owned(), "lanes 32x32".to_owned())].into(),
-            positions: vec![Position { seed: Some(u64::MAX), ..Position::default() }],
+            positions: vec![DatasetPosition { seed: Some(u64::MAX), ..DatasetPosition::default() }],
             state: vec![(0, 0, 3)],
             variables: Vec::new(),
-            parts: vec![Part { sha256: Digest::of(b"x"), bytes: 3 }],
+            parts: vec![CheckpointPart { sha256: Digest::of(b"x"), bytes: 3 }],
             metrics: [("loss".to_owned(), 1.0 / 102.0)].into(),
         }
     }
 
     #[test]
-    fn every_flipped_bit_and_every_truncation_is_damage() {
-        let (text, digest) = manifest().encode().unwrap();
-        assert_eq!(Manifest::decode(&text), Ok((manifest(), digest)));
+    fn every_flipped_bit_and_every_truncation_is_detected() {
+        let (text, digest) = sample_manifest().encode().unwrap();
+        assert_eq!(CheckpointManifest::decode(&text), Ok((sample_manifest(), digest)));
         for at in 0..text.len() {
             // Without its last line break it is the same manifest.
-            let cut = Manifest::decode(&text[..at]);
+            let cut = CheckpointManifest::decode(&text[..at]);
             assert_eq!(cut.is_ok(), at == text.len() - 1, "cut at {at}");
             for bit in 0..8 {
                 let mut flipped = text.clone();
                 flipped[at] ^= 1 << bit;
-                let read = Manifest::decode(&flipped);
-                assert!(matches!(read, Err(NotAManifest::Damaged(_))), "{at}.{bit}: {read:?}");
+                let read = CheckpointManifest::decode(&flipped);
+                assert!(matches!(read, Err(ManifestDecodeError::Damaged(_))), "{at}.{bit}: {read:?}");
             }
         }
     }
 
     #[test]
-    fn the_format_before_is_read() {
-        let before = Manifest { ways: BTreeMap::new(), ..manifest() };
+    fn the_previous_manifest_format_is_read() {
+        let before = CheckpointManifest { ways: BTreeMap::new(), ..sample_manifest() };
         let body = serde_json::value::to_raw_value(&before).unwrap();
         assert!(!body.get().contains("ways"), "as a build without them wrote it");
-        let envelope = Envelope { format: 2, sha256: digest(2, body.get()), body };
-        let (read, _) = Manifest::decode(&serde_json::to_vec(&envelope).unwrap()).unwrap();
+        let envelope = ManifestEnvelope { format: 2, sha256: body_digest(2, body.get()), body };
+        let (read, _) = CheckpointManifest::decode(&serde_json::to_vec(&envelope).unwrap()).unwrap();
         assert_eq!(read, before);
     }
 
     #[test]
-    fn another_format_is_told_from_damage() {
+    fn an_unknown_format_is_distinguished_from_damage() {
         let body = RawValue::from_string(r#"{"whatever":true}"#.to_owned()).unwrap();
-        let envelope = Envelope { format: 4, sha256: digest(4, body.get()), body };
+        let envelope = ManifestEnvelope { format: 4, sha256: body_digest(4, body.get()), body };
         let text = serde_json::to_vec(&envelope).unwrap();
-        assert_eq!(Manifest::decode(&text), Err(NotAManifest::OtherFormat(4)));
+        assert_eq!(CheckpointManifest::decode(&text), Err(ManifestDecodeError::OtherFormat(4)));
     }
 }

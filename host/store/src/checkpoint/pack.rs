@@ -5,25 +5,25 @@ use bytes::Bytes;
 use crate::limits::{OWN_PART_BYTES_MIN, PART_BYTES_MAX, SHARED_PART_BYTES_MAX};
 
 /// Where bytes lie: the part's number, the offset in it, the length.
-pub(super) type Piece = (usize, u64, u64);
+pub(super) type PartRange = (usize, u64, u64);
 
 /// Parts in the making.
 #[derive(Default)]
-pub(super) struct Packer {
+pub(super) struct PartPacker {
     /// Each part, as the stretches that follow each other in it.
     pub(super) parts: Vec<Vec<Bytes>>,
     /// The shared part that still has room, and its size.
     open: Option<(usize, usize)>,
 }
 
-impl Packer {
+impl PartPacker {
     /// Adds bytes; says where they went.
-    pub(super) fn add(&mut self, bytes: &Bytes) -> Vec<Piece> {
+    pub(super) fn add(&mut self, bytes: &Bytes) -> Vec<PartRange> {
         if bytes.is_empty() {
             return Vec::new();
         }
         if bytes.len() < OWN_PART_BYTES_MIN {
-            return vec![self.share(bytes)];
+            return vec![self.add_to_shared_part(bytes)];
         }
         let starts = (0..bytes.len()).step_by(PART_BYTES_MAX);
         let pieces = starts.map(|start| {
@@ -34,7 +34,7 @@ impl Packer {
         pieces.collect()
     }
 
-    fn share(&mut self, bytes: &Bytes) -> Piece {
+    fn add_to_shared_part(&mut self, bytes: &Bytes) -> PartRange {
         let fits = |&(_, size): &(usize, usize)| size + bytes.len() <= SHARED_PART_BYTES_MAX;
         let (part, size) = self.open.filter(fits).unwrap_or_else(|| {
             self.parts.push(Vec::new());
@@ -47,8 +47,8 @@ impl Packer {
 }
 
 /// The bytes of these pieces, or why they are none. Only bytes of several pieces are copied.
-pub(super) fn unpack(parts: &[Bytes], pieces: &[Piece]) -> Result<Bytes, String> {
-    let stretch = |&(part, offset, length): &Piece| {
+pub(super) fn unpack(parts: &[Bytes], pieces: &[PartRange]) -> Result<Bytes, String> {
+    let stretch = |&(part, offset, length): &PartRange| {
         let found = parts.get(part).ok_or_else(|| format!("there is no part number {part}"))?;
         let end = offset.checked_add(length).filter(|end| *end <= found.len() as u64);
         let end = end.ok_or_else(|| format!("part number {part} ends before its piece does"))?;
@@ -72,10 +72,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_packed_comes_out_again() {
+    fn packed_bytes_are_unpacked_unchanged() {
         let sizes = [0, 1, 7, OWN_PART_BYTES_MIN - 1, OWN_PART_BYTES_MIN, PART_BYTES_MAX + 5, 3];
         let variables: Vec<Bytes> = sizes.iter().enumerate().map(|(at, &size)| vec![at as u8; size].into()).collect();
-        let mut packer = Packer::default();
+        let mut packer = PartPacker::default();
         let pieces: Vec<_> = variables.iter().map(|bytes| packer.add(bytes)).collect();
         // The four small ones share; the large ones take one part and two.
         assert_eq!(packer.parts.len(), 4);
@@ -88,8 +88,8 @@ mod tests {
     }
 
     #[test]
-    fn many_small_ones_take_few_parts() {
-        let mut packer = Packer::default();
+    fn small_variables_share_parts() {
+        let mut packer = PartPacker::default();
         let small = Bytes::from(vec![0; 100]);
         (0..100_000).for_each(|_| drop(packer.add(&small)));
         assert_eq!(packer.parts.len(), 3);

@@ -7,17 +7,17 @@ use bytes::Bytes;
 use object_store::PutPayload;
 use saggar_tensor::limits::NAME_BYTES_MAX;
 
-use super::load::{self, Entry};
-use super::manifest::{Manifest, Part, Variable};
-use super::pack::Packer;
-use super::{Checkpoint, CheckpointInfo, Checkpoints, SavedVariable};
-use crate::digest::{Digest, Hasher};
+use super::load::{self, ManifestEntry};
+use super::manifest::{CheckpointManifest, CheckpointPart, CheckpointVariable};
+use super::pack::PartPacker;
+use super::{Checkpoint, CheckpointInfo, CheckpointStore, SavedVariable};
+use crate::digest::{Digest, Sha256Hasher};
 use crate::error::{CheckpointError, StoreError};
 use crate::limits::CHECKPOINT_METRICS_MAX;
-use crate::objects::Put;
+use crate::objects::PutOutcome;
 
 /// The folder of a job's checkpoints.
-pub(super) fn folder(job: &str) -> Result<String, CheckpointError> {
+pub(super) fn checkpoint_folder(job: &str) -> Result<String, CheckpointError> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     if job.is_empty() || job.len() > 128 || !job.bytes().all(plain) {
         return Err(CheckpointError::BadJob { job: job.to_owned() });
@@ -26,28 +26,33 @@ pub(super) fn folder(job: &str) -> Result<String, CheckpointError> {
 }
 
 /// The object name of a part.
-pub(super) fn part_name(folder: &str, digest: &Digest) -> String {
+pub(super) fn part_object_name(folder: &str, digest: &Digest) -> String {
     format!("{folder}/parts/{digest}")
 }
 
-pub(super) async fn claim(checkpoints: &Checkpoints, job: &str, epoch: u64) -> Result<(), CheckpointError> {
-    let folder = folder(job)?;
-    fence(checkpoints, job, &folder, epoch).await?;
+pub(super) async fn claim(checkpoints: &CheckpointStore, job: &str, epoch: u64) -> Result<(), CheckpointError> {
+    let folder = checkpoint_folder(job)?;
+    check_fencing_epoch(checkpoints, job, &folder, epoch).await?;
     let name = format!("{folder}/epochs/{epoch:020}");
-    if checkpoints.objects.create(&name, PutPayload::from_static(b"{}\n")).await? == Put::Taken {
+    if checkpoints.objects.create(&name, PutPayload::from_static(b"{}\n")).await? == PutOutcome::Taken {
         checkpoints.objects.sync(&name).await?;
     }
     checkpoints.objects.sweep(&folder)?;
     // Two claims at once: the lower one learns of the higher here, or at its first save.
-    fence(checkpoints, job, &folder, epoch).await
+    check_fencing_epoch(checkpoints, job, &folder, epoch).await
 }
 
 /// Refuses an epoch that is not the newest.
-async fn fence(checkpoints: &Checkpoints, job: &str, folder: &str, epoch: u64) -> Result<(), CheckpointError> {
+async fn check_fencing_epoch(
+    checkpoints: &CheckpointStore,
+    job: &str,
+    folder: &str,
+    epoch: u64,
+) -> Result<(), CheckpointError> {
     let prefix = format!("{folder}/epochs/");
     let claims = checkpoints.objects.list(&format!("{folder}/epochs")).await?;
     let claimed = claims.iter().filter_map(|it| it.name.strip_prefix(&prefix)?.parse().ok());
-    let saved = load::entries(checkpoints, folder).await?;
+    let saved = load::list_entries(checkpoints, folder).await?;
     let newest = claimed.chain(saved.iter().map(|entry| entry.epoch)).max().unwrap_or(0);
     if newest > epoch {
         return Err(CheckpointError::Fenced { job: job.to_owned(), epoch, newest });
@@ -56,16 +61,16 @@ async fn fence(checkpoints: &Checkpoints, job: &str, folder: &str, epoch: u64) -
 }
 
 pub(super) async fn save(
-    checkpoints: &Checkpoints,
+    checkpoints: &CheckpointStore,
     job: &str,
     epoch: u64,
     checkpoint: &Checkpoint,
 ) -> Result<CheckpointInfo, CheckpointError> {
-    let folder = folder(job)?;
-    let sorted = checked(&checkpoint.variables)?;
-    fence(checkpoints, job, &folder, epoch).await?;
-    let mut packer = Packer::default();
-    let variables = sorted.into_iter().map(|variable| Variable {
+    let folder = checkpoint_folder(job)?;
+    let sorted = validate_variables(&checkpoint.variables)?;
+    check_fencing_epoch(checkpoints, job, &folder, epoch).await?;
+    let mut packer = PartPacker::default();
+    let variables = sorted.into_iter().map(|variable| CheckpointVariable {
         name: variable.name.clone(),
         kind: variable.kind,
         tensor: variable.descriptor.clone(),
@@ -77,7 +82,7 @@ pub(super) async fn save(
     for stretches in packer.parts {
         parts.push(put_part(checkpoints, &folder, stretches).await?);
     }
-    let manifest = Manifest {
+    let manifest = CheckpointManifest {
         job: job.to_owned(),
         step: checkpoint.step,
         epoch,
@@ -88,24 +93,24 @@ pub(super) async fn save(
         state,
         variables,
         parts,
-        metrics: numbers(&checkpoint.metrics),
-        ways: checkpoint.ways.clone(),
+        metrics: finite_metrics(&checkpoint.metrics),
+        ways: checkpoint.kernel_tuning.clone(),
     };
     // Parts take long to write; somebody may have claimed the job meanwhile.
-    fence(checkpoints, job, &folder, epoch).await?;
-    let file = Entry::name(&folder, checkpoint.step, epoch);
-    let digest = commit(checkpoints, &file, &manifest).await?;
+    check_fencing_epoch(checkpoints, job, &folder, epoch).await?;
+    let file = ManifestEntry::object_name(&folder, checkpoint.step, epoch);
+    let digest = write_manifest(checkpoints, &file, &manifest).await?;
     Ok(manifest.info(digest, file))
 }
 
 /// The metrics that are numbers, as many as a manifest takes.
-fn numbers(metrics: &BTreeMap<String, f64>) -> BTreeMap<String, f64> {
+fn finite_metrics(metrics: &BTreeMap<String, f64>) -> BTreeMap<String, f64> {
     let finite = metrics.iter().filter(|(name, value)| value.is_finite() && name.len() <= NAME_BYTES_MAX);
     finite.take(CHECKPOINT_METRICS_MAX).map(|(name, value)| (name.clone(), *value)).collect()
 }
 
 /// The variables by name, if each has the bytes of its descriptor and a name of its own.
-fn checked(variables: &[SavedVariable]) -> Result<Vec<&SavedVariable>, CheckpointError> {
+fn validate_variables(variables: &[SavedVariable]) -> Result<Vec<&SavedVariable>, CheckpointError> {
     let mut sorted: Vec<_> = variables.iter().collect();
     sorted.sort_by(|a, b| a.name.cmp(&b.name));
     if let Some(pair) = sorted.windows(2).find(|pair| pair[0].name == pair[1].name) {
@@ -123,41 +128,49 @@ fn checked(variables: &[SavedVariable]) -> Result<Vec<&SavedVariable>, Checkpoin
     }
 }
 
-async fn put_part(checkpoints: &Checkpoints, folder: &str, stretches: Vec<Bytes>) -> Result<Part, CheckpointError> {
+async fn put_part(
+    checkpoints: &CheckpointStore,
+    folder: &str,
+    stretches: Vec<Bytes>,
+) -> Result<CheckpointPart, CheckpointError> {
     let objects = &checkpoints.objects;
     let bytes = stretches.iter().map(|stretch| stretch.len() as u64).sum();
     let hashed = tokio::task::spawn_blocking(move || {
-        let mut hasher = Hasher::new();
+        let mut hasher = Sha256Hasher::new();
         stretches.iter().for_each(|stretch| hasher.update(stretch));
         (hasher.finish(), stretches)
     });
     let interrupted = |_| StoreError::Interrupted { name: folder.to_owned() };
     let (sha256, stretches) = hashed.await.map_err(interrupted)?;
-    let name = part_name(folder, &sha256);
-    let is_known = || known(checkpoints).contains(&name);
+    let name = part_object_name(folder, &sha256);
+    let is_known = || lock_durable_parts(checkpoints).contains(&name);
     if !is_known() || objects.size(&name).await? != Some(bytes) {
         objects.ensure(&name, &sha256, stretches.into_iter().collect()).await?;
-        known(checkpoints).insert(name);
+        lock_durable_parts(checkpoints).insert(name);
     }
-    Ok(Part { sha256, bytes })
+    Ok(CheckpointPart { sha256, bytes })
 }
 
 /// The parts known to be whole and durable.
-pub(super) fn known(checkpoints: &Checkpoints) -> std::sync::MutexGuard<'_, HashSet<String>> {
-    checkpoints.known.lock().unwrap_or_else(PoisonError::into_inner)
+pub(super) fn lock_durable_parts(checkpoints: &CheckpointStore) -> std::sync::MutexGuard<'_, HashSet<String>> {
+    checkpoints.durable_parts.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Writes the manifest, which makes the checkpoint exist.
-async fn commit(checkpoints: &Checkpoints, file: &str, manifest: &Manifest) -> Result<Digest, CheckpointError> {
+async fn write_manifest(
+    checkpoints: &CheckpointStore,
+    file: &str,
+    manifest: &CheckpointManifest,
+) -> Result<Digest, CheckpointError> {
     let objects = &checkpoints.objects;
     let encoded = manifest.encode().map_err(|error| StoreError::Io { path: file.into(), source: error.into() });
     let (text, digest) = encoded?;
     let text = Bytes::from(text);
-    if objects.create(file, text.clone().into()).await? == Put::Created {
+    if objects.create(file, text.clone().into()).await? == PutOutcome::Created {
         return Ok(digest);
     }
     let there = objects.get(file).await?;
-    if there != text && Manifest::decode(&there).is_ok() {
+    if there != text && CheckpointManifest::decode(&there).is_ok() {
         return Err(CheckpointError::AlreadySaved { file: file.to_owned() });
     }
     // Ours, from a save whose answer was lost; or damaged, and of no use to anybody.

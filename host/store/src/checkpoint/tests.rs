@@ -8,12 +8,12 @@ use saggar_tensor::{DType, Shape};
 use tempfile::TempDir;
 
 use super::*;
-use crate::durable::trial::scratch;
+use crate::durable::crash_test::scratch;
 use crate::limits::OWN_PART_BYTES_MIN;
 
 mod exporting;
-mod failing;
 mod faults;
+mod object_store_faults;
 mod retention;
 
 const JOB: &str = "01JOB";
@@ -42,30 +42,30 @@ fn make(step: u64) -> Checkpoint {
             variable("moment", VariableKind::Training, fill(OWN_PART_BYTES_MIN + 3)),
             variable("none", VariableKind::Training, Vec::new()),
         ],
-        positions: vec![Position { seed: Some(u64::MAX), epoch: step, item: 5, ..Position::default() }],
+        positions: vec![DatasetPosition { seed: Some(u64::MAX), epoch: step, item: 5, ..DatasetPosition::default() }],
         state: step.to_le_bytes().to_vec(),
         plugin_digest: PLUGIN.to_owned(),
         device: "cpu".to_owned(),
         build: "test".to_owned(),
-        ways: [("matmul 1x [8, 8]".to_owned(), format!("lanes {step}"))].into(),
+        kernel_tuning: [("matmul 1x [8, 8]".to_owned(), format!("lanes {step}"))].into(),
     }
 }
 
-fn open(directory: &Path) -> Checkpoints {
-    Checkpoints::new(Objects::local(directory).unwrap())
+fn open_store(directory: &Path) -> CheckpointStore {
+    CheckpointStore::new(ObjectStorage::local(directory).unwrap())
 }
 
 /// A store with checkpoints of these steps, of epoch 1.
-async fn saved(steps: &[u64]) -> (TempDir, Checkpoints) {
+async fn store_with_checkpoints(steps: &[u64]) -> (TempDir, CheckpointStore) {
     let directory = scratch();
-    let checkpoints = open(directory.path());
+    let checkpoints = open_store(directory.path());
     for step in steps {
         checkpoints.save(JOB, 1, &checkpoint(*step)).await.unwrap();
     }
     (directory, checkpoints)
 }
 
-async fn latest_step(checkpoints: &Checkpoints) -> Option<u64> {
+async fn latest_step(checkpoints: &CheckpointStore) -> Option<u64> {
     let found = checkpoints.latest(JOB, PLUGIN).await.unwrap().found;
     found.map(|(info, found)| {
         assert_eq!(found, checkpoint(found.step), "a checkpoint is whole or none");
@@ -75,12 +75,12 @@ async fn latest_step(checkpoints: &Checkpoints) -> Option<u64> {
 }
 
 /// Every file under a directory, with its content.
-fn files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+fn files_below(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     for entry in std::fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            found.extend(files(&path));
+            found.extend(files_below(&path));
         } else {
             found.insert(path.clone(), std::fs::read(path).unwrap());
         }
@@ -89,8 +89,8 @@ fn files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 }
 
 #[tokio::test]
-async fn what_is_saved_comes_back() {
-    let (_directory, checkpoints) = saved(&[]).await;
+async fn a_saved_checkpoint_is_loaded_unchanged() {
+    let (_directory, checkpoints) = store_with_checkpoints(&[]).await;
     let nothing = checkpoints.latest(JOB, PLUGIN).await.unwrap();
     assert!(nothing.found.is_none() && nothing.skipped.is_empty());
     let info = checkpoints.save(JOB, 1, &checkpoint(100)).await.unwrap();
@@ -105,9 +105,9 @@ async fn what_is_saved_comes_back() {
 }
 
 #[tokio::test]
-async fn the_epoch_is_that_of_the_data_not_of_the_lease() {
-    let (_directory, checkpoints) = saved(&[]).await;
-    let at = |epoch, item| Position { epoch, item, ..Position::default() };
+async fn the_epoch_of_a_checkpoint_comes_from_its_dataset_positions() {
+    let (_directory, checkpoints) = store_with_checkpoints(&[]).await;
+    let at = |epoch, item| DatasetPosition { epoch, item, ..DatasetPosition::default() };
     let cases =
         [(vec![], None), (vec![at(0, 0)], Some(0)), (vec![at(0, 32)], Some(1)), (vec![at(2152, 0)], Some(2152))];
     for (step, (positions, epoch)) in (1..).zip(cases) {
@@ -122,8 +122,8 @@ async fn the_epoch_is_that_of_the_data_not_of_the_lease() {
 }
 
 #[tokio::test]
-async fn saving_the_same_again_is_fine_and_something_else_is_not() {
-    let (_directory, checkpoints) = saved(&[5]).await;
+async fn saving_a_step_again_succeeds_only_with_the_same_content() {
+    let (_directory, checkpoints) = store_with_checkpoints(&[5]).await;
     checkpoints.save(JOB, 1, &checkpoint(5)).await.unwrap();
     let other = Checkpoint { state: vec![1], ..checkpoint(5) };
     let error = checkpoints.save(JOB, 1, &other).await.unwrap_err();
@@ -132,23 +132,24 @@ async fn saving_the_same_again_is_fine_and_something_else_is_not() {
 }
 
 #[tokio::test]
-async fn unchanged_variables_are_stored_once() {
-    let (directory, checkpoints) = saved(&[1]).await;
+async fn unchanged_variables_are_deduplicated_between_checkpoints() {
+    let (directory, checkpoints) = store_with_checkpoints(&[1]).await;
     let parts = directory.path().join("checkpoints").join(JOB).join("parts");
-    let before = files(&parts).len();
+    let before = files_below(&parts).len();
     let next = Checkpoint { step: 2, state: vec![9; 8], ..checkpoint(1) };
     checkpoints.save(JOB, 1, &next).await.unwrap();
-    assert_eq!(files(&parts).len(), before + 1, "the small ones' part only");
+    assert_eq!(files_below(&parts).len(), before + 1, "the small ones' part only");
     let found = checkpoints.latest(JOB, PLUGIN).await.unwrap().found.unwrap().1;
     assert_eq!(found, next);
 }
 
 #[tokio::test]
-async fn any_damage_leads_to_the_checkpoint_before() {
-    let (directory, checkpoints) = saved(&[1]).await;
-    let before = files(directory.path());
+async fn any_damage_falls_back_to_the_previous_checkpoint() {
+    let (directory, checkpoints) = store_with_checkpoints(&[1]).await;
+    let before = files_below(directory.path());
     checkpoints.save(JOB, 1, &checkpoint(2)).await.unwrap();
-    let new: Vec<_> = files(directory.path()).into_iter().filter(|(path, _)| !before.contains_key(path)).collect();
+    let new: Vec<_> =
+        files_below(directory.path()).into_iter().filter(|(path, _)| !before.contains_key(path)).collect();
     assert_eq!(new.len(), 3, "two parts and a manifest");
     for (path, content) in new {
         let check = async |what: &str| {
@@ -192,7 +193,7 @@ async fn any_damage_leads_to_the_checkpoint_before() {
 
 #[tokio::test]
 async fn a_manifest_under_another_name_is_damage() {
-    let (directory, checkpoints) = saved(&[1, 2]).await;
+    let (directory, checkpoints) = store_with_checkpoints(&[1, 2]).await;
     let folder = directory.path().join("checkpoints").join(JOB);
     std::fs::copy(folder.join(format!("{:020}-1.json", 1)), folder.join(format!("{:020}-1.json", 7))).unwrap();
     let latest = checkpoints.latest(JOB, PLUGIN).await.unwrap();
@@ -201,23 +202,23 @@ async fn a_manifest_under_another_name_is_damage() {
 }
 
 #[tokio::test]
-async fn where_all_are_damaged_nothing_is_found_and_all_are_named() {
-    let (directory, checkpoints) = saved(&[1, 2]).await;
-    for (path, _) in files(directory.path()) {
+async fn if_all_checkpoints_are_damaged_each_is_reported_as_skipped() {
+    let (directory, checkpoints) = store_with_checkpoints(&[1, 2]).await;
+    for (path, _) in files_below(directory.path()) {
         std::fs::write(path, "").unwrap();
     }
     let latest = checkpoints.latest(JOB, PLUGIN).await.unwrap();
     assert!(latest.found.is_none());
     assert_eq!(latest.skipped.len(), 2);
     // A new process saves over the damage.
-    let again = open(directory.path());
+    let again = open_store(directory.path());
     again.save(JOB, 1, &checkpoint(2)).await.unwrap();
     assert_eq!(latest_step(&again).await, Some(2));
 }
 
 #[tokio::test]
-async fn the_newer_epoch_wins() {
-    let (_directory, checkpoints) = saved(&[100, 110]).await;
+async fn the_checkpoint_with_the_newest_fencing_epoch_is_loaded() {
+    let (_directory, checkpoints) = store_with_checkpoints(&[100, 110]).await;
     let fenced = |result: Result<(), CheckpointError>, at: u64| match result {
         Err(CheckpointError::Fenced { newest, .. }) => assert_eq!(newest, at),
         other => panic!("{other:?}"),
@@ -237,11 +238,11 @@ async fn the_newer_epoch_wins() {
 
 #[tokio::test]
 async fn other_plugins_and_formats_are_refused_by_name() {
-    let (directory, checkpoints) = saved(&[1]).await;
+    let (directory, checkpoints) = store_with_checkpoints(&[1]).await;
     let error = checkpoints.latest(JOB, "plugin-2").await.unwrap_err();
     assert!(matches!(&error, CheckpointError::OtherPlugin { found, .. } if found == PLUGIN), "{error}");
     let digest = {
-        let mut hasher = Hasher::new();
+        let mut hasher = Sha256Hasher::new();
         hasher.update(b"saggar checkpoint 9\n{}");
         hasher.finish()
     };
@@ -253,8 +254,8 @@ async fn other_plugins_and_formats_are_refused_by_name() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_saved_is_refused_before_anything_is_written() {
-    let (directory, checkpoints) = saved(&[]).await;
+async fn invalid_checkpoints_are_refused_before_any_write() {
+    let (directory, checkpoints) = store_with_checkpoints(&[]).await;
     let mut short = checkpoint(1);
     short.variables[0].bytes = Bytes::from_static(b"x");
     let mut twice = checkpoint(1);
@@ -267,12 +268,12 @@ async fn what_cannot_be_saved_is_refused_before_anything_is_written() {
     assert!(matches!(refused[0], CheckpointError::WrongSize { expected: 10, found: 1, .. }), "{}", refused[0]);
     assert!(matches!(refused[1], CheckpointError::DuplicateName { .. }), "{}", refused[1]);
     assert!(matches!(refused[2], CheckpointError::BadJob { .. }), "{}", refused[2]);
-    assert!(files(directory.path()).is_empty());
+    assert!(files_below(directory.path()).is_empty());
 }
 
 #[tokio::test]
 async fn pruning_keeps_whole_checkpoints_and_their_parts() {
-    let (directory, checkpoints) = saved(&[1, 2, 3, 4]).await;
+    let (directory, checkpoints) = store_with_checkpoints(&[1, 2, 3, 4]).await;
     let folder = directory.path().join("checkpoints").join(JOB);
     let oldest = folder.join(format!("{:020}-1.json", 1));
     let manifest = std::fs::read(&oldest).unwrap();
@@ -280,7 +281,7 @@ async fn pruning_keeps_whole_checkpoints_and_their_parts() {
     std::fs::write(folder.join(format!("{:020}-1.json", 4)), "x").unwrap();
     assert_eq!(checkpoints.prune(JOB, &Retention::last(2)).await.unwrap(), 1);
     assert_eq!(latest_step(&checkpoints).await, Some(3));
-    assert_eq!(files(&folder.join("parts")).len(), 4);
+    assert_eq!(files_below(&folder.join("parts")).len(), 4);
     // A deleted manifest that comes back after a power loss changes nothing.
     std::fs::write(&oldest, manifest).unwrap();
     assert_eq!(latest_step(&checkpoints).await, Some(3));
@@ -294,14 +295,14 @@ async fn pruning_keeps_whole_checkpoints_and_their_parts() {
 }
 
 #[tokio::test]
-async fn a_damaged_part_is_healed_by_the_next_that_shares_it() {
-    let (directory, _) = saved(&[1]).await;
+async fn a_damaged_part_is_rewritten_by_the_next_checkpoint_that_shares_it() {
+    let (directory, _) = store_with_checkpoints(&[1]).await;
     let parts = directory.path().join("checkpoints").join(JOB).join("parts");
-    for (path, mut content) in files(&parts) {
+    for (path, mut content) in files_below(&parts) {
         content[0] ^= 1;
         std::fs::write(path, content).unwrap();
     }
-    let checkpoints = open(directory.path());
+    let checkpoints = open_store(directory.path());
     checkpoints.save(JOB, 1, &checkpoint(1)).await.unwrap();
     assert_eq!(latest_step(&checkpoints).await, Some(1));
 }

@@ -8,20 +8,20 @@ use std::collections::BTreeMap;
 
 use saggar_tensor::{DType, Descriptor, Shape};
 
-use super::describe::check_field_names;
-use super::ingest::{Draft, DraftColumn};
-use super::staging::{ColumnData, Staging};
+use super::description::check_field_names;
+use super::ingest::{DatasetDraft, DraftColumn};
+use super::staging::{StagedColumn, StagingArea};
 use crate::error::DatasetError;
 use crate::limits::DATASET_BYTES_MAX;
 
 /// The part that arrays are where no name says another.
-pub(super) const PART: &str = "train";
+pub(super) const DEFAULT_SPLIT: &str = "train";
 /// What names of arrays may end in, after `_`, to say their part.
-const PARTS: [&str; 5] = ["train", "test", "val", "valid", "validation"];
+const SPLIT_SUFFIXES: [&str; 5] = ["train", "test", "val", "valid", "validation"];
 
 /// An array of a file: items one after the other, little-endian and row-major.
 #[derive(Debug)]
-pub(super) struct Array {
+pub(super) struct StagedArray {
     /// Where it comes from, for messages: `mnist.npz/x_train.npy`.
     pub(super) file: String,
     /// The field that it is of.
@@ -30,14 +30,14 @@ pub(super) struct Array {
     pub(super) items: u64,
     /// What is behind the first axis.
     pub(super) item: Descriptor,
-    pub(super) data: ColumnData,
+    pub(super) data: StagedColumn,
 }
 
 /// For each part, its arrays.
-pub(super) type Parts = BTreeMap<String, Vec<Array>>;
+pub(super) type ArraysBySplit = BTreeMap<String, Vec<StagedArray>>;
 
 /// The items of an array of these dimensions, and the descriptor of one.
-pub(super) fn items(file: &str, dtype: DType, dims: &[u64]) -> Result<(u64, Descriptor), DatasetError> {
+pub(super) fn item_layout(file: &str, dtype: DType, dims: &[u64]) -> Result<(u64, Descriptor), DatasetError> {
     let malformed = |reason: String| DatasetError::Malformed { file: file.to_owned(), reason };
     let Some((items, item)) = dims.split_first() else {
         return Err(malformed("a single number; the first axis of an array counts items".to_owned()));
@@ -56,9 +56,9 @@ pub(super) fn items(file: &str, dtype: DType, dims: &[u64]) -> Result<(u64, Desc
 }
 
 /// The arrays of files that are parts by their names; an only file's arrays say their part themselves, or are one.
-pub(super) fn of_files(mut files: Parts) -> Parts {
+pub(super) fn split_by_file(mut files: ArraysBySplit) -> ArraysBySplit {
     match files.pop_first() {
-        Some((_, arrays)) if files.is_empty() => of_names(arrays),
+        Some((_, arrays)) if files.is_empty() => split_by_array_name(arrays),
         Some((name, arrays)) => {
             files.insert(name, arrays);
             files
@@ -68,35 +68,39 @@ pub(super) fn of_files(mut files: Parts) -> Parts {
 }
 
 /// The arrays by the parts that their names end in, if all do; else all as one part.
-pub(super) fn of_names(arrays: Vec<Array>) -> Parts {
-    let split = |array: &Array| {
+pub(super) fn split_by_array_name(arrays: Vec<StagedArray>) -> ArraysBySplit {
+    let split = |array: &StagedArray| {
         let (field, part) = array.name.rsplit_once('_')?;
-        (!field.is_empty() && PARTS.contains(&part)).then(|| (field.to_owned(), part.to_owned()))
+        (!field.is_empty() && SPLIT_SUFFIXES.contains(&part)).then(|| (field.to_owned(), part.to_owned()))
     };
     let Some(names) = arrays.iter().map(split).collect::<Option<Vec<_>>>() else {
-        return Parts::from([(PART.to_owned(), arrays)]);
+        return ArraysBySplit::from([(DEFAULT_SPLIT.to_owned(), arrays)]);
     };
-    let mut parts = Parts::new();
+    let mut parts = ArraysBySplit::new();
     for (array, (name, part)) in arrays.into_iter().zip(names) {
-        parts.entry(part).or_default().push(Array { name, ..array });
+        parts.entry(part).or_default().push(StagedArray { name, ..array });
     }
     parts
 }
 
 /// The dataset of these parts, in their order. Each has the same fields, and a field the same items everywhere.
-pub(super) fn draft(staging: &Staging<'_>, parts: Parts, description: String) -> Result<Draft, DatasetError> {
+pub(super) fn build_draft(
+    staging: &StagingArea<'_>,
+    parts: ArraysBySplit,
+    description: String,
+) -> Result<DatasetDraft, DatasetError> {
     let mut columns: Vec<(DraftColumn, String)> = Vec::new();
     let (mut splits, mut count) = (Vec::new(), 0u64);
     for (at, (part, mut arrays)) in parts.into_iter().enumerate() {
         arrays.sort_by(|a, b| a.name.cmp(&b.name));
-        let items = count_of(&arrays, &part)?;
+        let items = item_count(&arrays, &part)?;
         if at == 0 {
             check_field_names(arrays.iter().map(|array| array.name.as_str()))?;
-            columns = arrays.into_iter().map(first).collect();
+            columns = arrays.into_iter().map(start_column).collect();
         } else {
-            same_fields(&columns, &arrays, &part)?;
+            check_same_fields(&columns, &arrays, &part)?;
             for ((column, first), array) in columns.iter_mut().zip(arrays) {
-                append(staging, column, first, array)?;
+                append_array(staging, column, first, array)?;
             }
         }
         staging.check_size(&part, Some(columns.iter().map(|(column, _)| column.data.bytes()).sum()))?;
@@ -104,16 +108,21 @@ pub(super) fn draft(staging: &Staging<'_>, parts: Parts, description: String) ->
         count += items;
     }
     let columns = columns.into_iter().map(|(column, _)| column).collect();
-    Ok(Draft { columns, splits, items: count, description })
+    Ok(DatasetDraft { columns, splits, items: count, description })
 }
 
 /// A column that begins with this array, and where it comes from.
-fn first(array: Array) -> (DraftColumn, String) {
+fn start_column(array: StagedArray) -> (DraftColumn, String) {
     let column = DraftColumn { name: array.name, item: array.item, classes: Vec::new(), data: array.data };
     (column, array.file)
 }
 
-fn append(staging: &Staging<'_>, column: &mut DraftColumn, first: &str, array: Array) -> Result<(), DatasetError> {
+fn append_array(
+    staging: &StagingArea<'_>,
+    column: &mut DraftColumn,
+    first: &str,
+    array: StagedArray,
+) -> Result<(), DatasetError> {
     if array.item != column.item {
         return Err(DatasetError::ItemMismatch {
             file: array.file,
@@ -126,7 +135,7 @@ fn append(staging: &Staging<'_>, column: &mut DraftColumn, first: &str, array: A
 }
 
 /// The number of items, which all arrays of a part have.
-fn count_of(arrays: &[Array], part: &str) -> Result<u64, DatasetError> {
+fn item_count(arrays: &[StagedArray], part: &str) -> Result<u64, DatasetError> {
     let Some(first) = arrays.first() else { return Err(DatasetError::Empty { file: part.to_owned() }) };
     match arrays.iter().find(|array| array.items != first.items) {
         None => Ok(first.items),
@@ -140,7 +149,11 @@ fn count_of(arrays: &[Array], part: &str) -> Result<u64, DatasetError> {
 }
 
 /// Refuses a part that lacks a field of the first one, or has one more. Both are sorted by name.
-fn same_fields(columns: &[(DraftColumn, String)], arrays: &[Array], part: &str) -> Result<(), DatasetError> {
+fn check_same_fields(
+    columns: &[(DraftColumn, String)],
+    arrays: &[StagedArray],
+    part: &str,
+) -> Result<(), DatasetError> {
     let missing = columns.iter().find(|(column, _)| !arrays.iter().any(|array| array.name == column.name));
     if let Some((column, file)) = missing {
         return Err(DatasetError::Malformed {

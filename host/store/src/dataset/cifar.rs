@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 
 use saggar_tensor::{DType, Descriptor, Shape};
 
-use super::ingest::{Draft, DraftColumn};
-use super::source::{Source, find};
-use super::staging::{ColumnWriter, Staging};
+use super::ingest::{DatasetDraft, DraftColumn};
+use super::source::{SourceReader, find_file};
+use super::staging::{ColumnWriter, StagingArea};
 use crate::error::{DatasetError, StoreError};
 use crate::limits::CLASS_NAMES_BYTES_MAX;
 use crate::regular_file;
@@ -31,22 +31,26 @@ const NAMES: &str = "batches.meta.txt";
 const NEEDED_BY: &str = "a dataset in CIFAR-10's form";
 
 /// Whether the folder has one of the batches.
-pub(super) fn is_there(folder: &Path) -> bool {
-    TRAINING.iter().chain([&TESTING]).any(|name| find(folder, name).is_some())
+pub(super) fn detect(folder: &Path) -> bool {
+    TRAINING.iter().chain([&TESTING]).any(|name| find_file(folder, name).is_some())
 }
 
 /// Reads the batches: fields `image` (`uint8[32, 32, 3]`) and `label`, parts `train` and `test`.
-pub(super) fn read(staging: &Staging<'_>, folder: &Path, description: String) -> Result<Draft, DatasetError> {
-    let training: Vec<PathBuf> = TRAINING.iter().filter_map(|name| find(folder, name)).collect();
+pub(super) fn read(
+    staging: &StagingArea<'_>,
+    folder: &Path,
+    description: String,
+) -> Result<DatasetDraft, DatasetError> {
+    let training: Vec<PathBuf> = TRAINING.iter().filter_map(|name| find_file(folder, name)).collect();
     let missing =
         |name: &str| DatasetError::MissingFile { file: format!("{name}[.gz]"), needed_by: NEEDED_BY.to_owned() };
     if training.is_empty() {
         return Err(missing(TRAINING[0]));
     }
-    let testing = find(folder, TESTING).ok_or_else(|| missing(TESTING))?;
+    let testing = find_file(folder, TESTING).ok_or_else(|| missing(TESTING))?;
     let names = class_names(folder)?;
 
-    let mut records = Records { labels: staging.writer(2)?, pixels: staging.writer(2)? };
+    let mut records = CifarRecordReader { labels: staging.writer(2)?, pixels: staging.writer(2)? };
     for path in &training {
         records.read(staging, path)?;
     }
@@ -60,7 +64,7 @@ pub(super) fn read(staging: &Staging<'_>, folder: &Path, description: String) ->
     let (pixels, labels) = (records.pixels.finish()?, records.labels.finish()?);
     let columns = vec![column("image", image, Vec::new(), pixels), column("label", label, names, labels)];
     let splits = vec![("train".to_owned(), 0, trained), ("test".to_owned(), trained, items)];
-    Ok(Draft { columns, splits, items, description })
+    Ok(DatasetDraft { columns, splits, items, description })
 }
 
 /// The names of the classes, or their numbers where the folder does not name them.
@@ -88,26 +92,26 @@ fn class_names(folder: &Path) -> Result<Vec<String>, DatasetError> {
     Err(DatasetError::ClassNames { file: NAMES.to_owned(), found: names.len(), expected: CLASSES })
 }
 
-struct Records<'s> {
+struct CifarRecordReader<'s> {
     labels: ColumnWriter<'s>,
     /// Images in the order row, column, colour.
     pixels: ColumnWriter<'s>,
 }
 
-impl Records<'_> {
+impl CifarRecordReader<'_> {
     fn count(&self) -> u64 {
         self.labels.bytes()
     }
 
     /// Adds the records of one file.
-    fn read(&mut self, staging: &Staging<'_>, path: &Path) -> Result<(), DatasetError> {
-        let mut source = Source::open(path)?;
+    fn read(&mut self, staging: &StagingArea<'_>, path: &Path) -> Result<(), DatasetError> {
+        let mut source = SourceReader::open(path)?;
         let (mut record, mut pixels) = (Vec::with_capacity(RECORD), Vec::with_capacity(RECORD));
         let mut bytes = 0u64;
         loop {
             record.clear();
             let read = Read::take(&mut source, RECORD as u64).read_to_end(&mut record);
-            bytes += read.map_err(|error| source.unreadable(&error))? as u64;
+            bytes += read.map_err(|error| source.read_error(&error))? as u64;
             match record.as_slice() {
                 [] if bytes == 0 => return Err(DatasetError::Empty { file: source.name }),
                 [] => return Ok(()),

@@ -9,40 +9,44 @@ use std::path::Path;
 
 use saggar_tensor::DType;
 
-use super::deal::deal;
-use super::describe::{CsvText, FieldText, check_field_names};
-use super::ingest::{Draft, DraftColumn};
-use super::source::{Source, named};
-use super::staging::Staging;
-use super::upload::is_path;
+use super::description::{CsvDescription, CsvFieldDescription, check_field_names};
+use super::ingest::{DatasetDraft, DraftColumn};
+use super::source::{SourceReader, list_files};
+use super::split::reorder_by_split;
+use super::staging::StagingArea;
+use super::upload::is_relative_file_path;
 use crate::error::DatasetError;
 use crate::limits::CSV_LINE_BYTES_MAX;
 
 /// Whether the folder has CSV files.
-pub(super) fn is_there(folder: &Path) -> Result<bool, DatasetError> {
-    Ok(!named(folder, "csv")?.is_empty())
+pub(super) fn detect(folder: &Path) -> Result<bool, DatasetError> {
+    Ok(!list_files(folder, "csv")?.is_empty())
 }
 
 /// Reads the folder's only CSV file, which nothing describes.
 ///
 /// # Errors
-/// `Table` where there are several, or where it does not say enough; those of [`read`].
-pub(super) fn read_alone(staging: &Staging<'_>, folder: &Path) -> Result<Draft, DatasetError> {
-    let found = named(folder, "csv")?;
+/// `ParquetTable` where there are several, or where it does not say enough; those of [`read`].
+pub(super) fn read_undescribed(staging: &StagingArea<'_>, folder: &Path) -> Result<DatasetDraft, DatasetError> {
+    let found = list_files(folder, "csv")?;
     let names = found.values().filter_map(|path| Some(path.file_name()?.to_str()?.to_owned()));
     let names: Vec<String> = names.collect();
-    let [file] = &names[..] else { return Err(infer::several(&names)) };
-    let text = infer::infer(&folder.join(file), file)?;
+    let [file] = &names[..] else { return Err(infer::several_files_error(&names)) };
+    let text = infer::infer_description(&folder.join(file), file)?;
     read(staging, folder, &text)
 }
 
 /// Reads the described file. Items lie in the order of parts, and in a part in the file's order.
-pub(super) fn read(staging: &Staging<'_>, folder: &Path, text: &CsvText) -> Result<Draft, DatasetError> {
+pub(super) fn read(
+    staging: &StagingArea<'_>,
+    folder: &Path,
+    text: &CsvDescription,
+) -> Result<DatasetDraft, DatasetError> {
     check_field_names(text.fields.iter().map(|field| field.name.as_str()))?;
-    let shares = text.shares()?;
-    let items = text.fields.iter().map(FieldText::item).collect::<Result<Vec<_>, _>>()?;
+    let shares = text.split_shares()?;
+    let items = text.fields.iter().map(CsvFieldDescription::item_descriptor).collect::<Result<Vec<_>, _>>()?;
     let path = folder.join(&text.file);
-    if !is_path(&text.file) {
+    if !is_relative_file_path(&text.file) {
         return Err(DatasetError::BadPath { path: text.file.clone() });
     }
     if !path.is_file() {
@@ -54,11 +58,11 @@ pub(super) fn read(staging: &Staging<'_>, folder: &Path, text: &CsvText) -> Resu
         None => has_header(&path, text)?,
     };
     let needed = text.fields.iter().map(|field| field.columns.1).max().unwrap_or(0);
-    let mut lines = Lines::open(&path, &text.file, header, needed)?;
+    let mut lines = CsvLineReader::open(&path, &text.file, header, needed)?;
     let mut columns = items.iter().map(|_| staging.writer(items.len())).collect::<Result<Vec<_>, _>>()?;
     let (mut count, mut bytes) = (0, 0);
     let mut value = Vec::new();
-    while lines.next()? {
+    while lines.next_line()? {
         count += 1;
         for ((field, item), column) in text.fields.iter().zip(&items).zip(&mut columns) {
             bytes = staging.check_size(&text.file, Some(bytes + item.bytes() as u64))?;
@@ -75,19 +79,19 @@ pub(super) fn read(staging: &Staging<'_>, folder: &Path, text: &CsvText) -> Resu
         let (name, classes, data) = (field.name.clone(), field.classes.clone(), column.finish()?);
         drafts.push(DraftColumn { name, item, classes, data });
     }
-    let splits = deal(staging, &mut drafts, &shares, count)?;
-    Ok(Draft { columns: drafts, splits, items: count, description: text.description.clone() })
+    let splits = reorder_by_split(staging, &mut drafts, &shares, count)?;
+    Ok(DatasetDraft { columns: drafts, splits, items: count, description: text.description.clone() })
 }
 
 /// Whether the first line of a described file has names in it and not values.
-fn has_header(path: &Path, text: &CsvText) -> Result<bool, DatasetError> {
-    let mut lines = Lines::open(path, &text.file, false, 0)?;
-    if !lines.next()? {
+fn has_header(path: &Path, text: &CsvDescription) -> Result<bool, DatasetError> {
+    let mut lines = CsvLineReader::open(path, &text.file, false, 0)?;
+    if !lines.next_line()? {
         return Ok(false);
     }
     let first = lines.cells();
     // A line of another length is refused when it is read.
-    if !lines.next().unwrap_or(false) {
+    if !lines.next_line().unwrap_or(false) {
         return Ok(false);
     }
     let second = lines.cells();
@@ -111,7 +115,7 @@ fn is_header(first: &[String], second: &[String]) -> bool {
 const CLASSES_NAMED: usize = 10;
 
 /// The lines of a file, one at a time.
-struct Lines {
+struct CsvLineReader {
     file: String,
     reader: csv::Reader<LimitedRecords>,
     record: csv::ByteRecord,
@@ -122,12 +126,19 @@ struct Lines {
     needed: usize,
 }
 
-impl Lines {
-    fn open(path: &Path, file: &str, header: bool, needed: usize) -> Result<Lines, DatasetError> {
-        let source = LimitedRecords { source: Source::open(path)?, record_bytes: 0 };
+impl CsvLineReader {
+    fn open(path: &Path, file: &str, header: bool, needed: usize) -> Result<CsvLineReader, DatasetError> {
+        let source = LimitedRecords { source: SourceReader::open(path)?, record_bytes: 0 };
         let reader =
             csv::ReaderBuilder::new().has_headers(header).flexible(true).trim(csv::Trim::All).from_reader(source);
-        Ok(Lines { file: file.to_owned(), reader, record: csv::ByteRecord::new(), line: 0, columns: None, needed })
+        Ok(CsvLineReader {
+            file: file.to_owned(),
+            reader,
+            record: csv::ByteRecord::new(),
+            line: 0,
+            columns: None,
+            needed,
+        })
     }
 
     /// The line's cells as texts.
@@ -141,10 +152,10 @@ impl Lines {
     }
 
     /// Goes to the next line; false at the end.
-    fn next(&mut self) -> Result<bool, DatasetError> {
+    fn next_line(&mut self) -> Result<bool, DatasetError> {
         self.reader.get_mut().record_bytes = 0;
         let more = self.reader.read_byte_record(&mut self.record);
-        let more = more.map_err(|error| self.unreadable(&error))?;
+        let more = more.map_err(|error| self.read_error(&error))?;
         if !more {
             return Ok(false);
         }
@@ -158,7 +169,7 @@ impl Lines {
         Ok(true)
     }
 
-    fn unreadable(&self, error: &csv::Error) -> DatasetError {
+    fn read_error(&self, error: &csv::Error) -> DatasetError {
         let source = &self.reader.get_ref().source;
         match error.kind() {
             csv::ErrorKind::Io(error) if error.kind() == io::ErrorKind::FileTooLarge => DatasetError::TooLarge {
@@ -166,18 +177,18 @@ impl Lines {
                 max: CSV_LINE_BYTES_MAX as u64,
                 unit: "bytes",
             },
-            csv::ErrorKind::Io(error) => source.unreadable(error),
-            _ => source.unreadable(&io::Error::other(error.to_string())),
+            csv::ErrorKind::Io(error) => source.read_error(error),
+            _ => source.read_error(&io::Error::other(error.to_string())),
         }
     }
 
     /// Appends the line's values of a field.
-    fn append(&self, field: &FieldText, dtype: DType, data: &mut Vec<u8>) -> Result<(), DatasetError> {
+    fn append(&self, field: &CsvFieldDescription, dtype: DType, data: &mut Vec<u8>) -> Result<(), DatasetError> {
         for column in field.columns.0..field.columns.1 {
             let value = &self.record[column];
             let appended = std::str::from_utf8(value).ok().and_then(|text| {
                 if let Some(maximum) = field.maximum {
-                    append_stretched(text, maximum, data)
+                    append_scaled(text, maximum, data)
                 } else if field.classes.is_empty() {
                     append_number(text, dtype, data)
                 } else {
@@ -193,7 +204,7 @@ impl Lines {
         Ok(())
     }
 
-    fn bad_value(&self, field: &FieldText, dtype: DType, column: usize, value: &[u8]) -> DatasetError {
+    fn bad_value(&self, field: &CsvFieldDescription, dtype: DType, column: usize, value: &[u8]) -> DatasetError {
         let expected = match (field.maximum, field.classes.len()) {
             (Some(maximum), _) => format!("a number from 0 to {maximum}"),
             (None, 0) => format!("a number of type {dtype}"),
@@ -214,7 +225,7 @@ impl Lines {
 }
 
 /// `0..=maximum` as `0..=255`, rounded half up.
-fn append_stretched(text: &str, maximum: u32, data: &mut Vec<u8>) -> Option<()> {
+fn append_scaled(text: &str, maximum: u32, data: &mut Vec<u8>) -> Option<()> {
     let value: f64 = text.parse().ok()?;
     let maximum = f64::from(maximum);
     (0.0..=maximum).contains(&value).then_some(())?;
@@ -247,7 +258,7 @@ fn append_number(text: &str, dtype: DType, data: &mut Vec<u8>) -> Option<()> {
 /// Fails before a record grows without bound, as in a small file that decompresses to gigabytes. What is read for a record is
 /// the record, the empty lines before it and what the reader reads ahead. In quotation marks it may have any number of lines.
 struct LimitedRecords {
-    source: Source<'static>,
+    source: SourceReader<'static>,
     /// Bytes read since the record before was complete.
     record_bytes: usize,
 }

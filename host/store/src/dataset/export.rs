@@ -6,9 +6,9 @@ use std::io::{self, Read, Write};
 use saggar_tensor::Descriptor;
 use serde_json::{Value, json};
 
-use super::manifest::{Manifest, file_name};
-use super::{Dataset, Datasets, check_name, npy};
-use crate::clock::Millis;
+use super::manifest::{DatasetManifest, file_name};
+use super::{ColumnarDataset, DatasetStore, check_name, npy};
+use crate::clock::UnixMillis;
 use crate::error::DatasetError;
 
 /// Bytes of a block of a tar archive.
@@ -16,13 +16,13 @@ const BLOCK: u64 = 512;
 
 /// A version's files, to be written one after the other. Columns are not copied before.
 #[derive(Debug)]
-pub struct Export {
-    dataset: Dataset,
+pub struct DatasetExport {
+    dataset: ColumnarDataset,
     files: Vec<ExportedFile>,
-    created_ms: Millis,
+    created_ms: UnixMillis,
 }
 
-/// A file of an [`Export`].
+/// A file of an [`DatasetExport`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportedFile {
     /// Its name: `image.npy`.
@@ -35,29 +35,29 @@ pub struct ExportedFile {
     column: Option<usize>,
 }
 
-impl Datasets {
+impl DatasetStore {
     /// The files that a version can be given away as.
     ///
     /// # Errors
     /// `BadName`; `NotFound`; `Damaged`; `Store`.
-    pub fn export(&self, name: &str, version: u64) -> Result<Export, DatasetError> {
+    pub fn export(&self, name: &str, version: u64) -> Result<DatasetExport, DatasetError> {
         check_name(name)?;
         let dir = self.versions.directory(name, version);
-        let manifest = Manifest::read(&dir)?;
-        let dataset = Dataset::open(&dir)?;
+        let manifest = DatasetManifest::read(&dir)?;
+        let dataset = ColumnarDataset::open(&dir)?;
         let text = serde_json::to_vec_pretty(&description(&manifest)).expect("strings and numbers can be written");
         let mut files = vec![ExportedFile::new("dataset.json".to_owned(), text, None)];
         for (at, column) in manifest.columns.iter().enumerate() {
             files.push(ExportedFile::column(&column.name, manifest.items, &column.item, at));
         }
-        Ok(Export { dataset, files, created_ms: manifest.created_ms })
+        Ok(DatasetExport { dataset, files, created_ms: manifest.created_ms })
     }
 }
 
 /// What `dataset.json` says of it.
-fn description(manifest: &Manifest) -> Value {
-    let field = |column: &super::manifest::Column| json!({ "name": column.name, "file": array_name(&column.name), "classes": column.classes });
-    let split = |(name, start, end): &super::manifest::Range| (name.clone(), json!([start, end]));
+fn description(manifest: &DatasetManifest) -> Value {
+    let field = |column: &super::manifest::ManifestColumn| json!({ "name": column.name, "file": array_name(&column.name), "classes": column.classes });
+    let split = |(name, start, end): &super::manifest::SplitRange| (name.clone(), json!([start, end]));
     json!({
         "format": "npy",
         "description": manifest.description,
@@ -77,19 +77,19 @@ impl ExportedFile {
     }
 
     fn column(field: &str, items: u64, item: &Descriptor, at: usize) -> ExportedFile {
-        let mut file = ExportedFile::new(array_name(field), npy::head(items, item), Some(at));
+        let mut file = ExportedFile::new(array_name(field), npy::encode_header(items, item), Some(at));
         file.bytes += items * item.bytes() as u64;
         file
     }
 }
 
-impl Export {
+impl DatasetExport {
     /// The files, in the order in which they are written.
     pub fn files(&self) -> &[ExportedFile] {
         &self.files
     }
 
-    /// Writes one of [`Export::files`].
+    /// Writes one of [`DatasetExport::files`].
     ///
     /// # Errors
     /// Whatever writing reports.
@@ -98,7 +98,7 @@ impl Export {
         file.column.map_or(Ok(()), |column| out.write_all(&self.dataset.0.columns[column]))
     }
 
-    /// Bytes of [`Export::into_tar`].
+    /// Bytes of [`DatasetExport::into_tar`].
     pub fn tar_bytes(&self) -> u64 {
         let file = |file: &ExportedFile| BLOCK + file.bytes.next_multiple_of(BLOCK);
         // Two empty blocks end an archive.
@@ -109,18 +109,19 @@ impl Export {
     pub fn into_tar(self) -> ExportedTar {
         let mut pieces = Vec::with_capacity(3 * self.files.len() + 1);
         for file in &self.files {
-            pieces.push(Piece::Bytes([header(file, self.created_ms).as_bytes().as_slice(), &file.head].concat()));
-            pieces.extend(file.column.map(Piece::Column));
+            pieces
+                .push(TarPiece::Bytes([tar_header(file, self.created_ms).as_bytes().as_slice(), &file.head].concat()));
+            pieces.extend(file.column.map(TarPiece::Column));
             let padding = file.bytes.next_multiple_of(BLOCK) - file.bytes;
-            pieces.push(Piece::Bytes(vec![0; padding as usize]));
+            pieces.push(TarPiece::Bytes(vec![0; padding as usize]));
         }
-        pieces.push(Piece::Bytes(vec![0; 2 * BLOCK as usize]));
+        pieces.push(TarPiece::Bytes(vec![0; 2 * BLOCK as usize]));
         ExportedTar { export: self, pieces, piece: 0, at: 0 }
     }
 }
 
 /// The entry of a file. Names have at most 67 bytes, and sizes have the form for large ones where they need it.
-fn header(file: &ExportedFile, created_ms: Millis) -> tar::Header {
+fn tar_header(file: &ExportedFile, created_ms: UnixMillis) -> tar::Header {
     let mut header = tar::Header::new_ustar();
     header.set_path(&file.name).expect("a short name");
     header.set_size(file.bytes);
@@ -130,18 +131,18 @@ fn header(file: &ExportedFile, created_ms: Millis) -> tar::Header {
     header
 }
 
-/// An [`Export`] as a tar archive.
+/// An [`DatasetExport`] as a tar archive.
 #[derive(Debug)]
 pub struct ExportedTar {
-    export: Export,
-    pieces: Vec<Piece>,
+    export: DatasetExport,
+    pieces: Vec<TarPiece>,
     /// The piece that is being read, and where in it.
     piece: usize,
     at: usize,
 }
 
 #[derive(Debug)]
-enum Piece {
+enum TarPiece {
     Bytes(Vec<u8>),
     Column(usize),
 }
@@ -150,8 +151,8 @@ impl Read for ExportedTar {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         while let Some(piece) = self.pieces.get(self.piece) {
             let bytes: &[u8] = match piece {
-                Piece::Bytes(bytes) => bytes,
-                Piece::Column(column) => &self.export.dataset.0.columns[*column],
+                TarPiece::Bytes(bytes) => bytes,
+                TarPiece::Column(column) => &self.export.dataset.0.columns[*column],
             };
             let n = buffer.len().min(bytes.len() - self.at);
             buffer[..n].copy_from_slice(&bytes[self.at..self.at + n]);

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use saggar_tensor::{DType, Descriptor, Shape};
 
-use super::ingest::{Draft, DraftColumn};
-use super::source::{Source, find};
-use super::staging::{ColumnData, Staging};
+use super::ingest::{DatasetDraft, DraftColumn};
+use super::source::{SourceReader, find_file};
+use super::staging::{StagedColumn, StagingArea};
 use crate::error::DatasetError;
 
 /// Unsigned bytes in three dimensions.
@@ -25,16 +25,20 @@ const PARTS: [(&str, &str, &str); 2] = [
 ];
 
 /// Whether the folder has one of the files.
-pub(super) fn is_there(folder: &Path) -> bool {
-    PARTS.iter().any(|(_, images, labels)| find(folder, images).is_some() || find(folder, labels).is_some())
+pub(super) fn detect(folder: &Path) -> bool {
+    PARTS.iter().any(|(_, images, labels)| find_file(folder, images).is_some() || find_file(folder, labels).is_some())
 }
 
 /// Reads the four files: fields `image` and `label`, parts `train` and `test`.
-pub(super) fn read(staging: &Staging<'_>, folder: &Path, description: String) -> Result<Draft, DatasetError> {
+pub(super) fn read(
+    staging: &StagingArea<'_>,
+    folder: &Path,
+    description: String,
+) -> Result<DatasetDraft, DatasetError> {
     let mut parts = Vec::new();
     for (part, images, labels) in PARTS {
-        let images = Images::read(staging, &needed(folder, images)?)?;
-        let labels = read_labels(staging, &needed(folder, labels)?, &images)?;
+        let images = IdxImages::read(staging, &find_required_file(folder, images)?)?;
+        let labels = read_labels(staging, &find_required_file(folder, labels)?, &images)?;
         parts.push((part, images, labels));
     }
     let (_, first, _) = &parts[0];
@@ -59,27 +63,27 @@ pub(super) fn read(staging: &Staging<'_>, folder: &Path, description: String) ->
     let names = (0..CLASSES).map(|class| class.to_string()).collect();
     let label = Descriptor::new(DType::U8, Shape::scalar());
     let columns = vec![column("image", item, Vec::new(), pixels), column("label", label, names, classes)];
-    Ok(Draft { columns, splits, items, description })
+    Ok(DatasetDraft { columns, splits, items, description })
 }
 
-fn needed(folder: &Path, name: &str) -> Result<PathBuf, DatasetError> {
-    find(folder, name).ok_or_else(|| DatasetError::MissingFile {
+fn find_required_file(folder: &Path, name: &str) -> Result<PathBuf, DatasetError> {
+    find_file(folder, name).ok_or_else(|| DatasetError::MissingFile {
         file: format!("{name}[.gz]"),
         needed_by: "a dataset of IDX files".to_owned(),
     })
 }
 
-struct Images {
+struct IdxImages {
     file: String,
     item: Descriptor,
     count: u64,
-    pixels: ColumnData,
+    pixels: StagedColumn,
 }
 
-impl Images {
-    fn read(staging: &Staging<'_>, path: &Path) -> Result<Images, DatasetError> {
-        let mut source = Source::open(path)?;
-        let [count, height, width] = header(&mut source, IMAGES, "unsigned bytes, 3 dimensions")?;
+impl IdxImages {
+    fn read(staging: &StagingArea<'_>, path: &Path) -> Result<IdxImages, DatasetError> {
+        let mut source = SourceReader::open(path)?;
+        let [count, height, width] = read_header(&mut source, IMAGES, "unsigned bytes, 3 dimensions")?;
         let file = source.name.clone();
         if count == 0 || height == 0 || width == 0 {
             return Err(DatasetError::Empty { file });
@@ -87,42 +91,42 @@ impl Images {
         let size = height.checked_mul(width).and_then(|n| n.checked_mul(count));
         let size = staging.check_size(&file, size)?;
         let mut pixels = staging.writer(1)?;
-        source.copy(size, size + 16, &mut pixels, |_, _| Ok(()))?;
-        source.end()?;
+        source.copy_to_column(size, size + 16, &mut pixels, |_, _| Ok(()))?;
+        source.expect_end()?;
         let pixels = pixels.finish()?;
         let too_large = |_| DatasetError::TooLarge { what: file.clone(), max: 1 << 31, unit: "pixels an image" };
         let shape = Shape::new([height as usize, width as usize]).map_err(too_large)?;
-        Ok(Images { item: Descriptor::new(DType::U8, shape), file, count, pixels })
+        Ok(IdxImages { item: Descriptor::new(DType::U8, shape), file, count, pixels })
     }
 }
 
-fn read_labels(staging: &Staging<'_>, path: &Path, images: &Images) -> Result<ColumnData, DatasetError> {
-    let mut source = Source::open(path)?;
-    let [count] = header(&mut source, LABELS, "unsigned bytes, 1 dimension")?;
+fn read_labels(staging: &StagingArea<'_>, path: &Path, images: &IdxImages) -> Result<StagedColumn, DatasetError> {
+    let mut source = SourceReader::open(path)?;
+    let [count] = read_header(&mut source, LABELS, "unsigned bytes, 1 dimension")?;
     let file = source.name.clone();
     if count != images.count {
         let (other, expected) = (images.file.clone(), images.count);
         return Err(DatasetError::CountMismatch { file, found: count, other, expected });
     }
     let mut labels = staging.writer(1)?;
-    source.copy(count, count + 8, &mut labels, |piece, before| {
+    source.copy_to_column(count, count + 8, &mut labels, |piece, before| {
         let Some(at) = piece.iter().position(|label| usize::from(*label) >= CLASSES) else { return Ok(()) };
         let (file, label) = (file.clone(), piece[at].into());
         Err(DatasetError::LabelOutOfRange { file, offset: 8 + before + at as u64, label, classes: CLASSES })
     })?;
-    source.end()?;
+    source.expect_end()?;
     labels.finish()
 }
 
 /// The dimensions, after a magic number that must be `expected`.
-fn header<const N: usize>(
-    source: &mut Source<'_>,
+fn read_header<const N: usize>(
+    source: &mut SourceReader<'_>,
     expected: u32,
     format: &'static str,
 ) -> Result<[u64; N], DatasetError> {
     let total = 4 + 4 * N as u64;
     let mut number = || {
-        let bytes = source.take(4, total)?;
+        let bytes = source.take_bytes(4, total)?;
         Ok::<_, DatasetError>(bytes.iter().fold(0, |sum, byte| sum << 8 | u32::from(*byte)))
     };
     let found = number()?;

@@ -13,38 +13,39 @@ use std::path::{Path, PathBuf};
 
 use saggar_tensor::{DType, Descriptor, Shape};
 
-use super::ingest::{Draft, DraftColumn};
-use super::staging::{ColumnWriter, Staging};
+use super::ingest::{DatasetDraft, DraftColumn};
+use super::staging::{ColumnWriter, StagingArea};
 use crate::error::{DatasetError, StoreError};
 use crate::limits::{DATASET_NAMES_MAX, IMAGE_BYTES_MAX};
-use crate::{picture, regular_file};
+use crate::{image_decoder, regular_file};
 
-const ENDINGS: [&str; 3] = ["png", "jpg", "jpeg"];
+const IMAGE_EXTENSIONS: [&str; 3] = ["png", "jpg", "jpeg"];
 /// Endings of pictures that are not read.
-const REFUSED: [&str; 7] = ["webp", "gif", "bmp", "tif", "tiff", "avif", "heic"];
-const PART: &str = "train";
+const UNSUPPORTED_EXTENSIONS: [&str; 7] = ["webp", "gif", "bmp", "tif", "tiff", "avif", "heic"];
+const DEFAULT_SPLIT: &str = "train";
 
 /// For each part, the images of each class.
-type Parts = BTreeMap<String, BTreeMap<String, Vec<PathBuf>>>;
+type ImagesBySplit = BTreeMap<String, BTreeMap<String, Vec<PathBuf>>>;
 
 /// Whether folders in it, or in these, hold images.
-pub(super) fn is_there(folder: &Path) -> bool {
-    let holds = |folder: &PathBuf| list(folder).is_ok_and(|entries| entries.files.iter().any(|file| is_image(file)));
-    let Ok(entries) = list(folder) else { return false };
-    let deeper = |folder: &PathBuf| list(folder).is_ok_and(|entries| entries.folders.iter().any(holds));
+pub(super) fn detect(folder: &Path) -> bool {
+    let holds =
+        |folder: &PathBuf| list_folder(folder).is_ok_and(|entries| entries.files.iter().any(|file| is_image(file)));
+    let Ok(entries) = list_folder(folder) else { return false };
+    let deeper = |folder: &PathBuf| list_folder(folder).is_ok_and(|entries| entries.folders.iter().any(holds));
     entries.folders.iter().any(|folder| holds(folder) || deeper(folder))
 }
 
 /// Pictures of formats that are not read, for an error: ` (.webp pictures are not read; ...)`. Empty where there are none.
-pub(super) fn refused(folder: &Path) -> String {
+pub(super) fn unsupported_images_hint(folder: &Path) -> String {
     let ending = |path: &PathBuf| {
         let ending = path.extension()?.to_str()?.to_lowercase();
-        REFUSED.iter().find(|refused| **refused == ending).copied()
+        UNSUPPORTED_EXTENSIONS.iter().find(|refused| **refused == ending).copied()
     };
     let mut found = BTreeSet::new();
     let mut left = vec![(folder.to_owned(), 0)];
     while let Some((folder, depth)) = left.pop() {
-        let Ok(entries) = list(&folder) else { continue };
+        let Ok(entries) = list_folder(&folder) else { continue };
         found.extend(entries.files.iter().filter_map(ending));
         if depth < 2 {
             left.extend(entries.folders.into_iter().map(|folder| (folder, depth + 1)));
@@ -56,9 +57,13 @@ pub(super) fn refused(folder: &Path) -> String {
     }
 }
 
-/// Reads the images: fields `image` (`uint8[height, width, channels]`) and `label`.
-pub(super) fn read(staging: &Staging<'_>, folder: &Path, description: String) -> Result<Draft, DatasetError> {
-    let parts = parts(folder)?;
+/// Reads the images: fields `append_image` (`uint8[height, width, channels]`) and `label`.
+pub(super) fn read(
+    staging: &StagingArea<'_>,
+    folder: &Path,
+    description: String,
+) -> Result<DatasetDraft, DatasetError> {
+    let parts = list_splits(folder)?;
     let classes: BTreeSet<&String> = parts.values().flat_map(BTreeMap::keys).collect();
     let numbers: BTreeMap<&String, u64> = classes.iter().copied().zip(0..).collect();
     if classes.len() > DATASET_NAMES_MAX {
@@ -74,7 +79,7 @@ pub(super) fn read(staging: &Staging<'_>, folder: &Path, description: String) ->
         let begin = items;
         for (class, files) in folders {
             for path in files {
-                let (file, item) = image(staging, folder, path, &mut pixels)?;
+                let (file, item) = append_image(staging, folder, path, &mut pixels)?;
                 let (other, expected) = first.get_or_insert_with(|| (file.clone(), item.clone()));
                 if item != *expected {
                     let (found, expected) = (Box::new(item), Box::new(expected.clone()));
@@ -94,24 +99,24 @@ pub(super) fn read(staging: &Staging<'_>, folder: &Path, description: String) ->
     let (pixels, labels) = (pixels.finish()?, labels.finish()?);
     let label = Descriptor::new(dtype, Shape::scalar());
     let columns = vec![column("image", item, Vec::new(), pixels), column("label", label, classes, labels)];
-    Ok(Draft { columns, splits, items, description })
+    Ok(DatasetDraft { columns, splits, items, description })
 }
 
 /// Appends an image's pixels; its name in the folder, and what it is.
-fn image(
-    staging: &Staging<'_>,
+fn append_image(
+    staging: &StagingArea<'_>,
     folder: &Path,
     path: &Path,
     pixels: &mut ColumnWriter<'_>,
 ) -> Result<(String, Descriptor), DatasetError> {
-    let file = shown(folder, path);
+    let file = relative_name(folder, path);
     let bytes = match regular_file::read(path, IMAGE_BYTES_MAX as u64) {
         Err(error) if error.kind() == ErrorKind::FileTooLarge => {
             return Err(DatasetError::TooLarge { what: file, max: IMAGE_BYTES_MAX as u64, unit: "bytes" });
         }
         read => read.map_err(StoreError::io(path))?,
     };
-    let image = picture::decode(&bytes, IMAGE_BYTES_MAX);
+    let image = image_decoder::decode(&bytes, IMAGE_BYTES_MAX);
     let image = image.map_err(|error| DatasetError::Malformed { file: file.clone(), reason: error.to_string() })?;
     staging.check_size("the images", Some(pixels.bytes() + image.pixels.len() as u64))?;
     pixels.push(&image.pixels)?;
@@ -121,83 +126,90 @@ fn image(
 }
 
 /// The images by part and class, each sorted.
-fn parts(folder: &Path) -> Result<Parts, DatasetError> {
-    let malformed = |path: &Path, reason: String| DatasetError::Malformed { file: shown(folder, path), reason };
-    let tops = list(folder)?.folders;
+fn list_splits(folder: &Path) -> Result<ImagesBySplit, DatasetError> {
+    let malformed = |path: &Path, reason: String| DatasetError::Malformed { file: relative_name(folder, path), reason };
+    let tops = list_folder(folder)?.folders;
     let mut listed = Vec::with_capacity(tops.len());
     for top in &tops {
-        listed.push((top, list(top)?));
+        listed.push((top, list_folder(top)?));
     }
-    let has_folders = |(_, entries): &&(&PathBuf, Entries)| !entries.folders.is_empty();
+    let has_folders = |(_, entries): &&(&PathBuf, FolderEntries)| !entries.folders.is_empty();
     let Some((deep, _)) = listed.iter().find(has_folders) else {
-        let classes = listed.into_iter().map(|(class, entries)| images(folder, class, entries));
-        return Ok(Parts::from([(PART.to_owned(), classes.collect::<Result<_, _>>()?)]));
+        let classes = listed.into_iter().map(|(class, entries)| list_class_images(folder, class, entries));
+        return Ok(ImagesBySplit::from([(DEFAULT_SPLIT.to_owned(), classes.collect::<Result<_, _>>()?)]));
     };
-    let mut parts = Parts::new();
+    let mut parts = ImagesBySplit::new();
     for (part, entries) in &listed {
         if let Some(file) = entries.files.first() {
-            let reason =
-                format!("beside folders of classes; {} has folders, so {}", shown(folder, deep), "this is a part");
+            let reason = format!(
+                "beside folders of classes; {} has folders, so {}",
+                relative_name(folder, deep),
+                "this is a part"
+            );
             return Err(malformed(file, reason));
         }
         let mut classes = BTreeMap::new();
         for class in &entries.folders {
-            let (name, files) = images(folder, class, list(class)?)?;
+            let (name, files) = list_class_images(folder, class, list_folder(class)?)?;
             classes.insert(name, files);
         }
         if classes.is_empty() {
-            return Err(DatasetError::Empty { file: shown(folder, part) });
+            return Err(DatasetError::Empty { file: relative_name(folder, part) });
         }
-        parts.insert(name(part), classes);
+        parts.insert(file_name(part), classes);
     }
     Ok(parts)
 }
 
 /// A class and its images.
-fn images(folder: &Path, class: &Path, entries: Entries) -> Result<(String, Vec<PathBuf>), DatasetError> {
+fn list_class_images(
+    folder: &Path,
+    class: &Path,
+    entries: FolderEntries,
+) -> Result<(String, Vec<PathBuf>), DatasetError> {
     if let Some(deep) = entries.folders.first() {
         let reason = "a folder in a class; folders are classes, or parts with classes in them".to_owned();
-        return Err(DatasetError::Malformed { file: shown(folder, deep), reason });
+        return Err(DatasetError::Malformed { file: relative_name(folder, deep), reason });
     }
     if entries.files.is_empty() {
-        return Err(DatasetError::Empty { file: shown(folder, class) });
+        return Err(DatasetError::Empty { file: relative_name(folder, class) });
     }
     if let Some(other) = entries.files.iter().find(|file| !is_image(file)) {
-        let reason = format!("no image; the folder of a class holds files in {} only", ENDINGS.join(", "));
-        return Err(DatasetError::Malformed { file: shown(folder, other), reason });
+        let reason = format!("no image; the folder of a class holds files in {} only", IMAGE_EXTENSIONS.join(", "));
+        return Err(DatasetError::Malformed { file: relative_name(folder, other), reason });
     }
-    Ok((name(class), entries.files))
+    Ok((file_name(class), entries.files))
 }
 
 /// What a folder holds, each sorted; names that begin with a dot are left out.
-struct Entries {
+struct FolderEntries {
     folders: Vec<PathBuf>,
     files: Vec<PathBuf>,
 }
 
-fn list(folder: &Path) -> Result<Entries, DatasetError> {
+fn list_folder(folder: &Path) -> Result<FolderEntries, DatasetError> {
     let (mut folders, mut files) = (Vec::new(), Vec::new());
     for entry in folder.read_dir().map_err(StoreError::io(folder))? {
         let path = entry.map_err(StoreError::io(folder))?.path();
-        if name(&path).starts_with('.') {
+        if file_name(&path).starts_with('.') {
             continue;
         }
         if path.is_dir() { folders.push(path) } else { files.push(path) }
     }
     folders.sort();
     files.sort();
-    Ok(Entries { folders, files })
+    Ok(FolderEntries { folders, files })
 }
 
 fn is_image(path: &Path) -> bool {
     let ending = path.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase());
-    ending.is_some_and(|ending| ENDINGS.contains(&&*ending))
+    ending.is_some_and(|ending| IMAGE_EXTENSIONS.contains(&&*ending))
 }
 
-fn name(path: &Path) -> String {
+fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-fn shown(folder: &Path, path: &Path) -> String {
+fn relative_name(folder: &Path, path: &Path) -> String {
     path.strip_prefix(folder).unwrap_or(path).to_string_lossy().into_owned()
 }

@@ -4,11 +4,11 @@ use std::path::Path;
 
 use saggar_tensor::Descriptor;
 
-use super::describe::{Description, ParquetFiles};
-use super::manifest::{Column, FORMAT, Manifest, Range, file_name};
-use super::staging::{ColumnData, Staging};
-use super::{cifar, csv, describe, idx, images, npy, npz, parquet, safetensors, text};
-use crate::clock::Millis;
+use super::description::{DatasetDescription, ParquetDescription};
+use super::manifest::{DatasetManifest, FORMAT, ManifestColumn, SplitRange, file_name};
+use super::staging::{StagedColumn, StagingArea};
+use super::{cifar, csv, description, idx, images, npy, npz, parquet, safetensors, text};
+use crate::clock::UnixMillis;
 use crate::digest::Digest;
 use crate::error::DatasetError;
 use crate::limits::DATASET_ITEMS_MAX;
@@ -18,24 +18,28 @@ pub(super) struct DraftColumn {
     pub(super) name: String,
     pub(super) item: Descriptor,
     pub(super) classes: Vec<String>,
-    pub(super) data: ColumnData,
+    pub(super) data: StagedColumn,
 }
 
 /// A dataset as read: columns of the same number of items, splits that cover them in order.
-pub(super) struct Draft {
+pub(super) struct DatasetDraft {
     pub(super) columns: Vec<DraftColumn>,
-    pub(super) splits: Vec<Range>,
+    pub(super) splits: Vec<SplitRange>,
     pub(super) items: u64,
     pub(super) description: String,
 }
 
-impl Draft {
+impl DatasetDraft {
     /// What the version's manifest says. Reads every column for its digest.
-    pub(super) fn manifest(&self, source: Option<Digest>, created_ms: Millis) -> Result<Manifest, DatasetError> {
+    pub(super) fn manifest(
+        &self,
+        source: Option<Digest>,
+        created_ms: UnixMillis,
+    ) -> Result<DatasetManifest, DatasetError> {
         let mut columns = Vec::with_capacity(self.columns.len());
         for column in &self.columns {
-            let (sha256, bytes) = Digest::of_reader(&column.data.open()?).map_err(column.data.unreadable())?;
-            columns.push(Column {
+            let (sha256, bytes) = Digest::of_reader(&column.data.open()?).map_err(column.data.read_error())?;
+            columns.push(ManifestColumn {
                 name: column.name.clone(),
                 item: column.item.clone(),
                 classes: column.classes.clone(),
@@ -45,12 +49,12 @@ impl Draft {
             });
         }
         let (splits, description) = (self.splits.clone(), self.description.clone());
-        Ok(Manifest { format: FORMAT, items: self.items, columns, splits, description, created_ms, source })
+        Ok(DatasetManifest { format: FORMAT, items: self.items, columns, splits, description, created_ms, source })
     }
 }
 
 /// Reads a folder into a staging directory: as its `dataset.json` says, or by the names of its files.
-pub(super) fn read_folder(folder: &Path, staging: &Staging<'_>) -> Result<Draft, DatasetError> {
+pub(super) fn read_folder(folder: &Path, staging: &StagingArea<'_>) -> Result<DatasetDraft, DatasetError> {
     let draft = read_format(folder, staging)?;
     if draft.items > DATASET_ITEMS_MAX {
         let what = "the dataset".to_owned();
@@ -59,28 +63,30 @@ pub(super) fn read_folder(folder: &Path, staging: &Staging<'_>) -> Result<Draft,
     Ok(draft)
 }
 
-fn read_format(folder: &Path, staging: &Staging<'_>) -> Result<Draft, DatasetError> {
-    match describe::read(folder)? {
-        Some(Description::Csv(description)) => csv::read(staging, folder, &description),
-        Some(Description::Idx(description)) => idx::read(staging, folder, description.description),
-        Some(Description::Cifar10(description)) => cifar::read(staging, folder, description.description),
-        Some(Description::Text(description)) => text::read_described(staging, folder, &description),
-        Some(Description::Npy(description)) => npy::read_described(staging, folder, &description),
-        Some(Description::Npz(description)) => npz::read(staging, folder, description.description),
-        Some(Description::Safetensors(description)) => safetensors::read(staging, folder, description.description),
-        Some(Description::Images(description)) => images::read(staging, folder, description.description),
-        Some(Description::Parquet(description)) => parquet::read(staging, folder, &description),
-        None if idx::is_there(folder) => idx::read(staging, folder, String::new()),
-        None if cifar::is_there(folder) => cifar::read(staging, folder, String::new()),
-        None if npy::is_there(folder)? => npy::read(staging, folder),
-        None if npz::is_there(folder)? => npz::read(staging, folder, String::new()),
-        None if safetensors::is_there(folder)? => safetensors::read(staging, folder, String::new()),
-        None if parquet::is_there(folder)? => parquet::read(staging, folder, &ParquetFiles::default()),
-        None if images::is_there(folder) => images::read(staging, folder, String::new()),
-        None if csv::is_there(folder)? => csv::read_alone(staging, folder),
-        None if text::is_there(folder)? => text::read(staging, folder),
+fn read_format(folder: &Path, staging: &StagingArea<'_>) -> Result<DatasetDraft, DatasetError> {
+    match description::read(folder)? {
+        Some(DatasetDescription::Csv(description)) => csv::read(staging, folder, &description),
+        Some(DatasetDescription::Idx(description)) => idx::read(staging, folder, description.description),
+        Some(DatasetDescription::Cifar10(description)) => cifar::read(staging, folder, description.description),
+        Some(DatasetDescription::Text(description)) => text::read_described(staging, folder, &description),
+        Some(DatasetDescription::Npy(description)) => npy::read_described(staging, folder, &description),
+        Some(DatasetDescription::Npz(description)) => npz::read(staging, folder, description.description),
+        Some(DatasetDescription::Safetensors(description)) => {
+            safetensors::read(staging, folder, description.description)
+        }
+        Some(DatasetDescription::Images(description)) => images::read(staging, folder, description.description),
+        Some(DatasetDescription::Parquet(description)) => parquet::read(staging, folder, &description),
+        None if idx::detect(folder) => idx::read(staging, folder, String::new()),
+        None if cifar::detect(folder) => cifar::read(staging, folder, String::new()),
+        None if npy::detect(folder)? => npy::read(staging, folder),
+        None if npz::detect(folder)? => npz::read(staging, folder, String::new()),
+        None if safetensors::detect(folder)? => safetensors::read(staging, folder, String::new()),
+        None if parquet::detect(folder)? => parquet::read(staging, folder, &ParquetDescription::default()),
+        None if images::detect(folder) => images::read(staging, folder, String::new()),
+        None if csv::detect(folder)? => csv::read_undescribed(staging, folder),
+        None if text::detect(folder)? => text::read(staging, folder),
         None => {
-            let refused = images::refused(folder);
+            let refused = images::unsupported_images_hint(folder);
             let folder = folder.file_name().unwrap_or(folder.as_os_str());
             let folder = folder.to_string_lossy().into_owned();
             Err(DatasetError::UnknownFormat { folder, refused })

@@ -7,10 +7,10 @@ use std::path::Path;
 use saggar_tensor::Descriptor;
 use serde::{Deserialize, Serialize};
 
-use super::{Field, Split};
-use crate::clock::Millis;
-use crate::digest::{Digest, Hasher};
-use crate::error::{DatasetError, Problem, StoreError};
+use super::{DatasetField, DatasetSplit};
+use crate::clock::UnixMillis;
+use crate::digest::{Digest, Sha256Hasher};
+use crate::error::{DatasetError, FileProblem, StoreError};
 use crate::limits::MANIFEST_BYTES_MAX;
 use crate::regular_file;
 
@@ -20,7 +20,7 @@ pub(super) const FORMAT: u64 = 1;
 /// A field and where its column lies.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Column {
+pub(super) struct ManifestColumn {
     pub(super) name: String,
     #[serde(with = "crate::tensor_text")]
     pub(super) item: Descriptor,
@@ -31,25 +31,25 @@ pub(super) struct Column {
 }
 
 /// A split's name, first item, and the item after its last.
-pub(super) type Range = (String, u64, u64);
+pub(super) type SplitRange = (String, u64, u64);
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Manifest {
+pub(super) struct DatasetManifest {
     pub(super) format: u64,
     pub(super) items: u64,
-    pub(super) columns: Vec<Column>,
-    pub(super) splits: Vec<Range>,
+    pub(super) columns: Vec<ManifestColumn>,
+    pub(super) splits: Vec<SplitRange>,
     pub(super) description: String,
-    pub(super) created_ms: Millis,
+    pub(super) created_ms: UnixMillis,
     /// Identifier of the upload that it came from.
     pub(super) source: Option<Digest>,
 }
 
-impl Manifest {
+impl DatasetManifest {
     /// Digest over what the dataset is, not over when it came.
     pub(super) fn digest(&self) -> Digest {
-        let mut hasher = Hasher::new();
+        let mut hasher = Sha256Hasher::new();
         hasher.update_u64(self.items);
         hasher.update_u64(self.columns.len() as u64);
         for column in &self.columns {
@@ -73,7 +73,7 @@ impl Manifest {
 
     /// Reads and checks a version's manifest: after this, files are plain names, and columns and
     /// splits agree with the number of items.
-    pub(super) fn read(dir: &Path) -> Result<Manifest, DatasetError> {
+    pub(super) fn read(dir: &Path) -> Result<DatasetManifest, DatasetError> {
         let file = dir.join(MANIFEST_FILE);
         let damaged = |problem| DatasetError::Damaged { file: file.clone(), problem };
         if !dir.is_dir() {
@@ -84,28 +84,28 @@ impl Manifest {
             Ok(meta) if meta.len() <= MANIFEST_BYTES_MAX => regular_file::read(&file, MANIFEST_BYTES_MAX),
             Ok(meta) => {
                 let reason = format!("it has {} bytes", meta.len());
-                return Err(damaged(Problem::Unreadable { reason }));
+                return Err(damaged(FileProblem::Unreadable { reason }));
             }
             Err(error) => Err(error),
         };
         let text = match text {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(damaged(Problem::Missing));
+                return Err(damaged(FileProblem::Missing));
             }
             Err(error) => return Err(StoreError::io(&file)(error).into()),
         };
-        let unreadable = |reason: String| damaged(Problem::Unreadable { reason });
-        let manifest: Manifest = serde_json::from_slice(&text).map_err(|error| unreadable(error.to_string()))?;
+        let unreadable = |reason: String| damaged(FileProblem::Unreadable { reason });
+        let manifest: DatasetManifest = serde_json::from_slice(&text).map_err(|error| unreadable(error.to_string()))?;
         if manifest.format != FORMAT {
             let (found, expected) = (manifest.format, FORMAT);
-            return Err(damaged(Problem::OtherFormat { found, expected }));
+            return Err(damaged(FileProblem::OtherFormat { found, expected }));
         }
-        manifest.check().map_err(unreadable)?;
+        manifest.validate().map_err(unreadable)?;
         Ok(manifest)
     }
 
-    fn check(&self) -> Result<(), String> {
+    fn validate(&self) -> Result<(), String> {
         for column in &self.columns {
             let expected = (column.item.bytes() as u64).checked_mul(self.items);
             if expected != Some(column.bytes) {
@@ -121,8 +121,8 @@ impl Manifest {
         }
     }
 
-    pub(super) fn fields(&self) -> Vec<Field> {
-        let field = |column: &Column| Field {
+    pub(super) fn fields(&self) -> Vec<DatasetField> {
+        let field = |column: &ManifestColumn| DatasetField {
             name: column.name.clone(),
             item: column.item.clone(),
             classes: column.classes.clone(),
@@ -130,8 +130,8 @@ impl Manifest {
         self.columns.iter().map(field).collect()
     }
 
-    pub(super) fn splits(&self) -> Vec<Split> {
-        let split = |(name, start, end): &Range| Split { name: name.clone(), items: *start..*end };
+    pub(super) fn splits(&self) -> Vec<DatasetSplit> {
+        let split = |(name, start, end): &SplitRange| DatasetSplit { name: name.clone(), items: *start..*end };
         self.splits.iter().map(split).collect()
     }
 }

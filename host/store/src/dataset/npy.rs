@@ -9,54 +9,58 @@ use std::path::{Path, PathBuf};
 
 use saggar_tensor::{DType, Descriptor};
 
-use super::arrays::{self, Array, Parts};
-use super::describe::{ArrayFiles, check_field_names};
-use super::ingest::{Draft, DraftColumn};
-use super::source::{Source, named};
-use super::staging::{ColumnData, Staging};
-use super::upload::is_path;
+use super::arrays::{self, ArraysBySplit, StagedArray};
+use super::description::{ArrayFilesDescription, check_field_names};
+use super::ingest::{DatasetDraft, DraftColumn};
+use super::source::{SourceReader, list_files};
+use super::staging::{StagedColumn, StagingArea};
+use super::upload::is_relative_file_path;
 use crate::error::{DatasetError, StoreError};
 use crate::limits::NPY_HEADER_BYTES_MAX;
 
 mod header;
 pub(super) mod labels;
 
-use header::Header;
+use header::NpyHeader;
 
 const MAGIC: [u8; 6] = *b"\x93NUMPY";
 /// Bytes of magic and version.
 const BEGIN: u64 = 8;
 
 /// Whether the folder has such files, or folders of them.
-pub(super) fn is_there(folder: &Path) -> Result<bool, DatasetError> {
-    Ok(!named(folder, "npy")?.is_empty() || !parts(folder)?.is_empty())
+pub(super) fn detect(folder: &Path) -> Result<bool, DatasetError> {
+    Ok(!list_files(folder, "npy")?.is_empty() || !list_split_folders(folder)?.is_empty())
 }
 
 /// Reads a folder without a description: a field for each file. Folders in it are parts, where it has no files itself.
-pub(super) fn read(staging: &Staging<'_>, folder: &Path) -> Result<Draft, DatasetError> {
-    let files = named(folder, "npy")?;
+pub(super) fn read(staging: &StagingArea<'_>, folder: &Path) -> Result<DatasetDraft, DatasetError> {
+    let files = list_files(folder, "npy")?;
     if !files.is_empty() {
-        return arrays::draft(staging, arrays::of_names(fields(staging, "", files, &mut 0)?), String::new());
+        return arrays::build_draft(
+            staging,
+            arrays::split_by_array_name(read_fields(staging, "", files, &mut 0)?),
+            String::new(),
+        );
     }
     let mut held = 0;
-    let parts = parts(folder)?.into_iter().map(|(part, files)| {
-        let arrays = fields(staging, &format!("{part}/"), files, &mut held)?;
+    let parts = list_split_folders(folder)?.into_iter().map(|(part, files)| {
+        let arrays = read_fields(staging, &format!("{part}/"), files, &mut held)?;
         Ok((part, arrays))
     });
-    arrays::draft(staging, parts.collect::<Result<Parts, DatasetError>>()?, String::new())
+    arrays::build_draft(staging, parts.collect::<Result<ArraysBySplit, DatasetError>>()?, String::new())
 }
 
 /// Reads the files that a description names.
 pub(super) fn read_described(
-    staging: &Staging<'_>,
+    staging: &StagingArea<'_>,
     folder: &Path,
-    description: &ArrayFiles,
-) -> Result<Draft, DatasetError> {
+    description: &ArrayFilesDescription,
+) -> Result<DatasetDraft, DatasetError> {
     check_field_names(description.fields.iter().map(|field| field.name.as_str()))?;
     let (mut columns, mut held) = (Vec::new(), 0);
     let mut first: Option<(String, u64)> = None;
     for field in &description.fields {
-        if !is_path(&field.file) {
+        if !is_relative_file_path(&field.file) {
             return Err(DatasetError::BadPath { path: field.file.clone() });
         }
         let path = folder.join(&field.file);
@@ -64,24 +68,24 @@ pub(super) fn read_described(
             let (file, needed_by) = (field.file.clone(), "dataset.json".to_owned());
             return Err(DatasetError::MissingFile { file, needed_by });
         }
-        let mut source = Source::open(&path)?;
+        let mut source = SourceReader::open(&path)?;
         source.name.clone_from(&field.file);
         let array = read_array(staging, &mut source, field.name.clone(), &mut held)?;
         let (other, expected) = first.get_or_insert_with(|| (array.file.clone(), array.items)).clone();
         if array.items != expected {
             return Err(DatasetError::CountMismatch { file: array.file, found: array.items, other, expected });
         }
-        labels::check(&array, &field.classes)?;
+        labels::check_class_indices(&array, &field.classes)?;
         let (name, classes) = (array.name, field.classes.clone());
         columns.push(DraftColumn { name, item: array.item, classes, data: array.data });
     }
     let items = first.map_or(0, |(_, items)| items);
-    let splits = description.ranges(items)?;
-    Ok(Draft { columns, splits, items, description: description.description.clone() })
+    let splits = description.split_ranges(items)?;
+    Ok(DatasetDraft { columns, splits, items, description: description.description.clone() })
 }
 
 /// The folders in it that have such files.
-fn parts(folder: &Path) -> Result<BTreeMap<String, BTreeMap<String, PathBuf>>, DatasetError> {
+fn list_split_folders(folder: &Path) -> Result<BTreeMap<String, BTreeMap<String, PathBuf>>, DatasetError> {
     let mut parts = BTreeMap::new();
     for entry in folder.read_dir().map_err(StoreError::io(folder))? {
         let entry = entry.map_err(StoreError::io(folder))?;
@@ -90,7 +94,7 @@ fn parts(folder: &Path) -> Result<BTreeMap<String, BTreeMap<String, PathBuf>>, D
         if name.starts_with('.') || !path.is_dir() {
             continue;
         }
-        let files = named(&path, "npy")?;
+        let files = list_files(&path, "npy")?;
         if !files.is_empty() && parts.insert(name.into_owned(), files).is_some() {
             let reason = "another folder has this name, but for what is no UTF-8".to_owned();
             return Err(DatasetError::Malformed { file: path.display().to_string(), reason });
@@ -99,14 +103,14 @@ fn parts(folder: &Path) -> Result<BTreeMap<String, BTreeMap<String, PathBuf>>, D
     Ok(parts)
 }
 
-fn fields(
-    staging: &Staging<'_>,
+fn read_fields(
+    staging: &StagingArea<'_>,
     prefix: &str,
     files: BTreeMap<String, PathBuf>,
     held: &mut u64,
-) -> Result<Vec<Array>, DatasetError> {
+) -> Result<Vec<StagedArray>, DatasetError> {
     let field = |(name, path): (String, PathBuf)| {
-        let mut source = Source::open(&path)?;
+        let mut source = SourceReader::open(&path)?;
         source.name = format!("{prefix}{}", source.name);
         read_array(staging, &mut source, name, held)
     };
@@ -116,12 +120,12 @@ fn fields(
 /// Reads the array that a file is, to its end. All arrays of the dataset so far take `held` bytes, to which its own are
 /// added: what does not fit beside the others is refused before it is read.
 pub(super) fn read_array(
-    staging: &Staging<'_>,
-    source: &mut Source<'_>,
+    staging: &StagingArea<'_>,
+    source: &mut SourceReader<'_>,
     name: String,
     held: &mut u64,
-) -> Result<Array, DatasetError> {
-    let begin = source.take(BEGIN, BEGIN)?;
+) -> Result<StagedArray, DatasetError> {
+    let begin = source.take_bytes(BEGIN, BEGIN)?;
     let file = source.name.clone();
     let refuse = |offset, reason| DatasetError::Unreadable { file: file.clone(), offset, reason };
     if begin[..MAGIC.len()] != MAGIC {
@@ -132,37 +136,42 @@ pub(super) fn read_array(
         2 | 3 => 4,
         version => return Err(refuse(6, format!("version {version} of the format; 1 to 3 are read"))),
     };
-    let length = source.take(length_bytes, BEGIN + length_bytes)?;
+    let length = source.take_bytes(length_bytes, BEGIN + length_bytes)?;
     let length = length.iter().rev().fold(0u64, |length, byte| length << 8 | u64::from(*byte));
     let first = BEGIN + length_bytes;
     if length > NPY_HEADER_BYTES_MAX {
         let reason = format!("its header would have {length} bytes, and at most {NPY_HEADER_BYTES_MAX} are read");
         return Err(refuse(BEGIN, reason));
     }
-    let text = source.take(length, first + length)?;
-    let header = Header::parse(&text).map_err(|reason| refuse(first, reason))?;
-    let (items, item) = arrays::items(&file, header.dtype, &header.dims)?;
-    // Both fit: `items` has checked the product.
+    let text = source.take_bytes(length, first + length)?;
+    let header = NpyHeader::parse(&text).map_err(|reason| refuse(first, reason))?;
+    let (items, item) = arrays::item_layout(&file, header.dtype, &header.dims)?;
+    // Both fit: `item_layout` has checked the product.
     let bytes = items * item.bytes() as u64;
     *held = staging.check_size(&file, held.checked_add(bytes))?;
     let size = header.dtype.bytes();
     let mut data = staging.writer(1)?;
-    source.copy(bytes, first + length + bytes, &mut data, |piece, _| {
+    source.copy_to_column(bytes, first + length + bytes, &mut data, |piece, _| {
         if header.big_endian {
             piece.chunks_exact_mut(size).for_each(<[u8]>::reverse);
         }
         Ok(())
     })?;
-    source.end()?;
+    source.expect_end()?;
     let mut data = data.finish()?;
     if header.fortran {
-        data = row_major(staging, data, size, &header.dims)?;
+        data = to_row_major(staging, data, size, &header.dims)?;
     }
-    Ok(Array { file, name, items, item, data })
+    Ok(StagedArray { file, name, items, item, data })
 }
 
 /// Elements of `size` bytes that lie first axis first, with the last axis first.
-fn row_major(staging: &Staging<'_>, data: ColumnData, size: usize, dims: &[u64]) -> Result<ColumnData, DatasetError> {
+fn to_row_major(
+    staging: &StagingArea<'_>,
+    data: StagedColumn,
+    size: usize,
+    dims: &[u64],
+) -> Result<StagedColumn, DatasetError> {
     let mapped = data.map()?;
     let mut out = staging.writer(1)?;
     let mut strides = Vec::with_capacity(dims.len());
@@ -190,13 +199,14 @@ fn row_major(staging: &Staging<'_>, data: ColumnData, size: usize, dims: &[u64])
     out.finish()
 }
 
-/// The bytes before the elements of an array of `items` such items, little-endian and row-major.
-pub(super) fn head(items: u64, item: &Descriptor) -> Vec<u8> {
+/// The bytes before the elements of an array of `item_layout` such items, little-endian and row-major.
+pub(super) fn encode_header(items: u64, item: &Descriptor) -> Vec<u8> {
     let dims: String = item.shape.dims().iter().map(|dim| format!(" {dim},")).collect();
     // A tuple of one number ends with a comma, a longer one does not.
     let shape = if dims.is_empty() { format!("{items},") } else { format!("{items},{}", dims.trim_end_matches(',')) };
-    let mut text = format!("{{'descr': '{}', 'fortran_order': False, 'shape': ({shape}), }}", header::name(item.dtype))
-        .into_bytes();
+    let mut text =
+        format!("{{'descr': '{}', 'fortran_order': False, 'shape': ({shape}), }}", header::dtype_name(item.dtype))
+            .into_bytes();
     // Elements begin at a multiple of 64 bytes, and the header ends with a line feed.
     let first = BEGIN as usize + 2;
     text.resize((first + text.len() + 1).next_multiple_of(64) - first - 1, b' ');

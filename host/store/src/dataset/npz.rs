@@ -6,30 +6,38 @@
 
 use std::path::Path;
 
-use super::arrays::{self, Array, Parts};
-use super::ingest::Draft;
+use super::arrays::{self, ArraysBySplit, StagedArray};
+use super::ingest::DatasetDraft;
 use super::npy::read_array;
-use super::source::{Source, named};
-use super::staging::Staging;
+use super::source::{SourceReader, list_files};
+use super::staging::StagingArea;
 use crate::error::{DatasetError, StoreError};
 use crate::limits::DATASET_NAMES_MAX;
 use crate::{regular_file, zip_directory};
 
 /// Whether the folder has such files.
-pub(super) fn is_there(folder: &Path) -> Result<bool, DatasetError> {
-    Ok(!named(folder, "npz")?.is_empty())
+pub(super) fn detect(folder: &Path) -> Result<bool, DatasetError> {
+    Ok(!list_files(folder, "npz")?.is_empty())
 }
 
 /// Reads the folder's archives.
-pub(super) fn read(staging: &Staging<'_>, folder: &Path, description: String) -> Result<Draft, DatasetError> {
+pub(super) fn read(
+    staging: &StagingArea<'_>,
+    folder: &Path,
+    description: String,
+) -> Result<DatasetDraft, DatasetError> {
     let mut held = 0;
     let parts =
-        named(folder, "npz")?.into_iter().map(|(part, path)| Ok((part, read_archive(staging, &path, &mut held)?)));
-    arrays::draft(staging, arrays::of_files(parts.collect::<Result<Parts, DatasetError>>()?), description)
+        list_files(folder, "npz")?.into_iter().map(|(part, path)| Ok((part, read_archive(staging, &path, &mut held)?)));
+    arrays::build_draft(
+        staging,
+        arrays::split_by_file(parts.collect::<Result<ArraysBySplit, DatasetError>>()?),
+        description,
+    )
 }
 
 /// Reads an archive's arrays. All of the dataset so far take `held` bytes.
-fn read_archive(staging: &Staging<'_>, path: &Path, held: &mut u64) -> Result<Vec<Array>, DatasetError> {
+fn read_archive(staging: &StagingArea<'_>, path: &Path, held: &mut u64) -> Result<Vec<StagedArray>, DatasetError> {
     let archive = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let malformed = |reason: String| DatasetError::Malformed { file: archive.clone(), reason };
     let file = regular_file::open(path).map_err(StoreError::io(path))?;
@@ -48,7 +56,7 @@ fn read_archive(staging: &Staging<'_>, path: &Path, held: &mut u64) -> Result<Ve
         let Some(field) = name.strip_suffix(".npy") else {
             return Err(malformed(format!("entry {name} is no array: its name does not end in .npy")));
         };
-        let mut source = Source::new(format!("{archive}/{name}"), entry);
+        let mut source = SourceReader::new(format!("{archive}/{name}"), entry);
         arrays.push(read_array(staging, &mut source, field.to_owned(), held)?);
     }
     Ok(arrays)

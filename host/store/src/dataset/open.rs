@@ -7,28 +7,28 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::manifest::{Column, MANIFEST_FILE, Manifest};
-use super::map::Bytes;
-use super::{Dataset, Loaded};
+use super::manifest::{DatasetManifest, MANIFEST_FILE, ManifestColumn};
+use super::map::ColumnBytes;
+use super::{ColumnarDataset, LoadedDataset};
 use crate::digest::Digest;
-use crate::error::{DatasetError, Problem, StoreError};
+use crate::error::{DatasetError, FileProblem, StoreError};
 use crate::regular_file;
 
-impl Dataset {
+impl ColumnarDataset {
     /// Opens a version's directory, checking every byte. It can be read as long as this lives, even where the version is
     /// removed meanwhile.
     ///
     /// # Errors
     /// `NotFound`; `Damaged` naming the file; `Store`.
-    pub fn open(dir: &Path) -> Result<Dataset, DatasetError> {
-        let manifest = Manifest::read(dir)?;
+    pub fn open(dir: &Path) -> Result<ColumnarDataset, DatasetError> {
+        let manifest = DatasetManifest::read(dir)?;
         let columns = manifest.columns.iter().map(|column| open(dir, column)).collect::<Result<_, _>>()?;
         let (digest, fields, splits) = (manifest.digest(), manifest.fields(), manifest.splits());
-        Ok(Dataset(Arc::new(Loaded { fields, columns, splits, items: manifest.items, digest })))
+        Ok(ColumnarDataset(Arc::new(LoadedDataset { fields, columns, splits, items: manifest.items, digest })))
     }
 }
 
-fn open(dir: &Path, column: &Column) -> Result<Bytes, DatasetError> {
+fn open(dir: &Path, column: &ManifestColumn) -> Result<ColumnBytes, DatasetError> {
     let path = dir.join(&column.file);
     let damaged = |problem| DatasetError::Damaged { file: path.clone(), problem };
     let file = match regular_file::open(&path) {
@@ -38,16 +38,16 @@ fn open(dir: &Path, column: &Column) -> Result<Bytes, DatasetError> {
             if !dir.join(MANIFEST_FILE).exists() {
                 return Err(DatasetError::NotFound { kind: "dataset", name: dir.display().to_string() });
             }
-            return Err(damaged(Problem::Missing));
+            return Err(damaged(FileProblem::Missing));
         }
         Err(error) => return Err(StoreError::io(&path)(error).into()),
     };
     let (digest, bytes) = Digest::of_reader(&file).map_err(StoreError::io(&path))?;
     if bytes != column.bytes {
-        return Err(damaged(Problem::WrongSize { expected: column.bytes, found: bytes }));
+        return Err(damaged(FileProblem::WrongSize { expected: column.bytes, found: bytes }));
     }
     if digest != column.sha256 {
-        return Err(damaged(Problem::WrongDigest { expected: column.sha256, found: digest }));
+        return Err(damaged(FileProblem::WrongDigest { expected: column.sha256, found: digest }));
     }
-    Ok(Bytes::map(&file).map_err(StoreError::io(&path))?)
+    Ok(ColumnBytes::map(&file).map_err(StoreError::io(&path))?)
 }

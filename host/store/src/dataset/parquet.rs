@@ -12,14 +12,14 @@ use std::sync::Arc;
 
 use saggar_tensor::{DType, Descriptor, Shape};
 
-use super::arrays::{Array, PART};
-use super::deal::deal;
-use super::describe::{ColumnField, ParquetFiles, check_field_names, shares};
-use super::ingest::{Draft, DraftColumn};
-use super::manifest::Range;
+use super::arrays::{DEFAULT_SPLIT, StagedArray};
+use super::description::{ColumnField, ParquetDescription, check_field_names, parse_shares};
+use super::ingest::{DatasetDraft, DraftColumn};
+use super::manifest::SplitRange;
 use super::npy::labels;
-use super::source::named;
-use super::staging::{ColumnData, Staging};
+use super::source::list_files;
+use super::split::reorder_by_split;
+use super::staging::{StagedColumn, StagingArea};
 use crate::error::{DatasetError, StoreError};
 use crate::limits::{DATASET_BYTES_MAX, DATASET_ITEMS_MAX, PARQUET_EXPANSION_MAX};
 use crate::regular_file;
@@ -31,53 +31,57 @@ mod pages;
 mod schema;
 mod thrift;
 
-use column::{Column, LENGTH_BYTES, Source};
-use footer::Footer;
-use schema::{Kind, Leaf};
+use column::{ColumnChunkSource, LENGTH_BYTES, ParquetColumn};
+use footer::ParquetFooter;
+use schema::{LeafColumn, ValueKind};
 
 /// What can be a column, for messages.
 const SUPPORTED: &str = "integers, floats, truth values, strings, bytes of fixed length and lists of numbers are read";
 
 /// Whether the folder has such files.
-pub(super) fn is_there(folder: &Path) -> Result<bool, DatasetError> {
-    Ok(!named(folder, "parquet")?.is_empty())
+pub(super) fn detect(folder: &Path) -> Result<bool, DatasetError> {
+    Ok(!list_files(folder, "parquet")?.is_empty())
 }
 
 /// Reads the folder's files: the fields that a description says, or all.
-pub(super) fn read(staging: &Staging<'_>, folder: &Path, description: &ParquetFiles) -> Result<Draft, DatasetError> {
-    let paths = named(folder, "parquet")?;
+pub(super) fn read(
+    staging: &StagingArea<'_>,
+    folder: &Path,
+    description: &ParquetDescription,
+) -> Result<DatasetDraft, DatasetError> {
+    let paths = list_files(folder, "parquet")?;
     let fields = description.fields.clone();
     let is_whole = fields.is_empty();
-    let mut table = Table { staging, first: String::new(), fields, is_whole, columns: Vec::new() };
+    let mut table = ParquetTable { staging, first: String::new(), fields, is_whole, columns: Vec::new() };
     let mut parts: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
     for (stem, path) in paths {
-        parts.entry(part(&stem).to_owned()).or_default().push(path);
+        parts.entry(split_name(&stem).to_owned()).or_default().push(path);
     }
     if parts.is_empty() {
         let (file, needed_by) = ("NAME.parquet".to_owned(), "dataset.json".to_owned());
         return Err(DatasetError::MissingFile { file, needed_by });
     }
     let alone = parts.len() == 1;
-    let (mut splits, mut items): (Vec<Range>, u64) = (Vec::new(), 0);
+    let (mut splits, mut items): (Vec<SplitRange>, u64) = (Vec::new(), 0);
     for (name, paths) in parts {
         let begin = items;
         for path in paths {
-            items += table.append(&path, items)?;
+            items += table.append_file(&path, items)?;
         }
-        splits.push((if alone { PART.to_owned() } else { name }, begin, items));
+        splits.push((if alone { DEFAULT_SPLIT.to_owned() } else { name }, begin, items));
     }
     if items == 0 {
         return Err(DatasetError::Empty { file: table.first });
     }
     let mut columns = table.finish(items)?;
     if !description.splits.is_empty() {
-        splits = deal(staging, &mut columns, &shares(&description.splits)?, items)?;
+        splits = reorder_by_split(staging, &mut columns, &parse_shares(&description.splits)?, items)?;
     }
-    Ok(Draft { columns, splits, items, description: description.description.clone() })
+    Ok(DatasetDraft { columns, splits, items, description: description.description.clone() })
 }
 
 /// The part that a file of this name, its ending left out, belongs to: the name before `-` and a number.
-fn part(stem: &str) -> &str {
+fn split_name(stem: &str) -> &str {
     let numbered = |(at, _): &(usize, &str)| {
         let rest = &stem[at + 1..];
         *at > 0 && rest.starts_with(|first: char| first.is_ascii_digit())
@@ -86,20 +90,20 @@ fn part(stem: &str) -> &str {
 }
 
 /// The columns that are read, over all files.
-struct Table<'s> {
-    staging: &'s Staging<'s>,
+struct ParquetTable<'s> {
+    staging: &'s StagingArea<'s>,
     /// The first file, which says what the columns are.
     first: String,
     /// What becomes a field; where a description does not say it, all columns by their names.
     fields: Vec<ColumnField>,
     /// Whether all columns are read.
     is_whole: bool,
-    columns: Vec<(Column<'s>, Leaf)>,
+    columns: Vec<(ParquetColumn<'s>, LeafColumn)>,
 }
 
-impl Table<'_> {
+impl ParquetTable<'_> {
     /// Appends a file's rows to those of the files before it, which are so many items, and says how many they are.
-    fn append(&mut self, path: &Path, items: u64) -> Result<u64, DatasetError> {
+    fn append_file(&mut self, path: &Path, items: u64) -> Result<u64, DatasetError> {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let malformed = |reason: String| DatasetError::Malformed { file: name.clone(), reason };
         if name.ends_with(".gz") {
@@ -107,21 +111,21 @@ impl Table<'_> {
         }
         let file = regular_file::open(path).map_err(StoreError::io(path))?;
         let length = file.metadata().map_err(StoreError::io(path))?.len();
-        let footer = footer::read(&file).map_err(malformed)?;
+        let footer = footer::read_footer(&file).map_err(malformed)?;
         check_items(&name, items, &footer)?;
-        let places = self.places(&name, &footer)?;
+        let places = self.locate_columns(&name, &footer)?;
         let text_bytes = length.saturating_mul(PARQUET_EXPANSION_MAX).min(DATASET_BYTES_MAX);
         let maxima: Vec<_> = self.columns.iter().map(|(column, _)| column.bytes().saturating_add(text_bytes)).collect();
-        let mut held = self.held();
+        let mut held = self.stored_bytes();
         let mut rows = 0;
         for group in &footer.groups {
             for (at, place) in places.iter().enumerate() {
                 let (chunk, leaf) = (&group.chunks[*place], &footer.leaves[*place]);
                 let column = &mut self.columns[at].0;
-                let more = chunk.values.checked_mul(size(column.kind) as u64);
+                let more = chunk.values.checked_mul(value_bytes(column.kind) as u64);
                 self.staging.check_size(&name, more.and_then(|more| more.checked_add(held)))?;
                 let gathered = Arc::default();
-                let source = Source {
+                let source = ColumnChunkSource {
                     file: &file,
                     leaf,
                     chunk,
@@ -131,7 +135,7 @@ impl Table<'_> {
                     gathered,
                 };
                 let begin = column.bytes();
-                column::append(&source, column, |reason| refused(&name, leaf, reason))?;
+                column::append_column_chunk(&source, column, |reason| refused_column_error(&name, leaf, reason))?;
                 held = self.staging.check_size(&name, Some(held + (column.bytes() - begin)))?;
             }
             rows += group.rows;
@@ -140,14 +144,14 @@ impl Table<'_> {
     }
 
     /// Where in this file each column is. The first file says which columns there are, unless a description does.
-    fn places(&mut self, file: &str, footer: &Footer) -> Result<Vec<usize>, DatasetError> {
+    fn locate_columns(&mut self, file: &str, footer: &ParquetFooter) -> Result<Vec<usize>, DatasetError> {
         if self.first.is_empty() {
             file.clone_into(&mut self.first);
             if self.is_whole {
                 let mut names: Vec<_> = footer.leaves.iter().map(|leaf| leaf.name.clone()).collect();
                 // As the arrays of other files: the order of columns in a file does not make another dataset.
                 names.sort();
-                self.fields = names.into_iter().map(ColumnField::of).collect();
+                self.fields = names.into_iter().map(ColumnField::from_column_name).collect();
             }
             if self.fields.is_empty() {
                 return Err(DatasetError::Malformed { file: file.to_owned(), reason: "it has no columns".to_owned() });
@@ -158,12 +162,12 @@ impl Table<'_> {
         // Columns that nobody asked for may be anything, in any file.
         if let Some(leaf) = footer.leaves.iter().find(|leaf| self.is_whole && !known.contains(leaf.name.as_str())) {
             let reason = format!("{} has no such column; every file has the same columns", self.first);
-            return Err(refused(file, leaf, reason));
+            return Err(refused_column_error(file, leaf, reason));
         }
-        self.chosen(file, footer)
+        self.select_columns(file, footer)
     }
 
-    fn chosen(&mut self, file: &str, footer: &Footer) -> Result<Vec<usize>, DatasetError> {
+    fn select_columns(&mut self, file: &str, footer: &ParquetFooter) -> Result<Vec<usize>, DatasetError> {
         let by_name: BTreeMap<_, _> =
             footer.leaves.iter().zip(0..).map(|(leaf, at)| (leaf.name.as_str(), at)).collect();
         let mut places = Vec::with_capacity(self.fields.len());
@@ -178,17 +182,17 @@ impl Table<'_> {
                 }
             })?;
             let leaf = &footer.leaves[place];
-            let kind = leaf.kind.clone().map_err(|reason| refused(file, leaf, self.way_out(reason)))?;
+            let kind = leaf.kind.clone().map_err(|reason| refused_column_error(file, leaf, self.with_hint(reason)))?;
             match self.columns.get(at) {
-                Some((_, other)) if !leaf.same(other) => {
+                Some((_, other)) if !leaf.has_same_values(other) => {
                     let (found, expected) = (leaf.describe(), other.describe());
                     let reason = format!("{found}, and {expected} in {}; every file has the same", self.first);
-                    return Err(refused(file, leaf, reason));
+                    return Err(refused_column_error(file, leaf, reason));
                 }
                 Some(_) => {}
                 None => {
                     let data = self.staging.writer(self.fields.len())?;
-                    self.columns.push((Column::new(kind, data), leaf.clone()));
+                    self.columns.push((ParquetColumn::new(kind, data), leaf.clone()));
                 }
             }
             places.push(place);
@@ -197,23 +201,29 @@ impl Table<'_> {
     }
 
     /// The reason why a column is refused, with what else may be done where all are read.
-    fn way_out(&self, reason: String) -> String {
+    fn with_hint(&self, reason: String) -> String {
         let others = if self.is_whole { ", or name the columns to take in dataset.json" } else { "" };
         format!("{reason}{others}; {SUPPORTED}")
     }
 
     /// Bytes of all columns so far.
-    fn held(&self) -> u64 {
+    fn stored_bytes(&self) -> u64 {
         self.columns.iter().map(|(column, _)| column.bytes()).sum()
     }
 
     fn finish(self, items: u64) -> Result<Vec<DraftColumn>, DatasetError> {
-        let mut held = self.held();
+        let mut held = self.stored_bytes();
         let mut columns = Vec::with_capacity(self.columns.len());
         for (field, (column, leaf)) in self.fields.into_iter().zip(self.columns) {
             let before = column.bytes();
-            let column =
-                finish(self.staging, &self.first, &field, column, &leaf, Others { items, held: held - before })?;
+            let column = finish_column(
+                self.staging,
+                &self.first,
+                &field,
+                column,
+                &leaf,
+                OtherColumns { items, held: held - before },
+            )?;
             held = held - before + column.data.bytes();
             columns.push(column);
         }
@@ -222,13 +232,13 @@ impl Table<'_> {
 }
 
 /// What a column has beside it: the number of items, and the bytes of the other columns.
-struct Others {
+struct OtherColumns {
     items: u64,
     held: u64,
 }
 
 /// Refuses a file with which the dataset would have more items than any has.
-fn check_items(file: &str, before: u64, footer: &Footer) -> Result<(), DatasetError> {
+fn check_items(file: &str, before: u64, footer: &ParquetFooter) -> Result<(), DatasetError> {
     // The footer's reader has added the rows up without an overflow.
     let rows: u64 = footer.groups.iter().map(|group| group.rows).sum();
     match before.checked_add(rows).is_some_and(|items| items <= DATASET_ITEMS_MAX) {
@@ -237,38 +247,38 @@ fn check_items(file: &str, before: u64, footer: &Footer) -> Result<(), DatasetEr
     }
 }
 
-fn refused(file: &str, leaf: &Leaf, reason: String) -> DatasetError {
+fn refused_column_error(file: &str, leaf: &LeafColumn, reason: String) -> DatasetError {
     DatasetError::Column { file: file.to_owned(), column: leaf.name.clone(), reason }
 }
 
 /// Bytes of a value in a column; of a text those of its length, for its own are counted as they are read.
-fn size(kind: Kind) -> usize {
+fn value_bytes(kind: ValueKind) -> usize {
     match kind {
-        Kind::Number(dtype) => dtype.bytes(),
-        Kind::Bytes(length) => length,
-        Kind::Text => LENGTH_BYTES,
+        ValueKind::Number(dtype) => dtype.bytes(),
+        ValueKind::Bytes(length) => length,
+        ValueKind::Text => LENGTH_BYTES,
     }
 }
 
 /// The column as it is stored.
-fn finish(
-    staging: &Staging<'_>,
+fn finish_column(
+    staging: &StagingArea<'_>,
     file: &str,
     field: &ColumnField,
-    column: Column<'_>,
-    leaf: &Leaf,
-    others: Others,
+    column: ParquetColumn<'_>,
+    leaf: &LeafColumn,
+    others: OtherColumns,
 ) -> Result<DraftColumn, DatasetError> {
     let wrong = |reason: String| DatasetError::Description { reason: format!("field {}: {reason}", field.name) };
     let items = others.items;
     let (dtype, width, data) = match column.kind {
-        Kind::Number(dtype) => (dtype, column.length, column.data.finish()?),
-        Kind::Bytes(length) => (DType::U8, Some(length), column.data.finish()?),
-        Kind::Text => {
+        ValueKind::Number(dtype) => (dtype, column.length, column.data.finish()?),
+        ValueKind::Bytes(length) => (DType::U8, Some(length), column.data.finish()?),
+        ValueKind::Text => {
             if field.shape.is_some() || !field.classes.is_empty() {
                 return Err(wrong("a text has no `shape` and no `classes`".to_owned()));
             }
-            let (width, data) = stretch(staging, file, column, leaf, &others)?;
+            let (width, data) = pad_texts(staging, file, column, leaf, &others)?;
             (DType::U8, Some(width), data)
         }
     };
@@ -281,19 +291,19 @@ fn finish(
     }
     let file = format!("column {} of {file}", leaf.name);
     let item = Descriptor::new(dtype, shape);
-    let array = Array { file, name: field.name.clone(), items, item, data };
-    labels::check(&array, &field.classes)?;
+    let array = StagedArray { file, name: field.name.clone(), items, item, data };
+    labels::check_class_indices(&array, &field.classes)?;
     Ok(DraftColumn { name: array.name, item: array.item, classes: field.classes.clone(), data: array.data })
 }
 
 /// Every text stretched to the longest, with zeros after it.
-fn stretch(
-    staging: &Staging<'_>,
+fn pad_texts(
+    staging: &StagingArea<'_>,
     file: &str,
-    column: Column<'_>,
-    leaf: &Leaf,
-    others: &Others,
-) -> Result<(usize, ColumnData), DatasetError> {
+    column: ParquetColumn<'_>,
+    leaf: &LeafColumn,
+    others: &OtherColumns,
+) -> Result<(usize, StagedColumn), DatasetError> {
     let width = column.longest.max(1);
     let what = format!("{file}: column {}, its texts stretched to the longest of {width} bytes,", leaf.name);
     let bytes = others.items.checked_mul(width as u64);
@@ -303,7 +313,7 @@ fn stretch(
     let mut data = staging.writer(1)?;
     for _ in 0..others.items {
         let mut length = [0; LENGTH_BYTES];
-        reader.read_exact(&mut length).map_err(texts.unreadable())?;
+        reader.read_exact(&mut length).map_err(texts.read_error())?;
         let length = u64::from(u32::from_le_bytes(length));
         data.copy(&mut reader, length, &texts)?;
         data.push_zeros(width as u64 - length)?;
@@ -319,24 +329,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stretched_texts_count_with_the_other_columns() {
+    fn padded_texts_count_towards_the_dataset_limit() {
         let directory = tempfile::tempdir().unwrap();
-        let staging = Staging::new(directory.path(), directory.path(), &|_| Ok(())).unwrap();
-        let kind = Ok(Kind::Text);
-        let leaf =
-            Leaf { name: "x".to_owned(), physical: Physical::BYTE_ARRAY, length: 0, kind, defined: 0, list: None };
+        let staging = StagingArea::new(directory.path(), directory.path(), &|_| Ok(())).unwrap();
+        let kind = Ok(ValueKind::Text);
+        let leaf = LeafColumn {
+            name: "x".to_owned(),
+            physical: Physical::BYTE_ARRAY,
+            length: 0,
+            kind,
+            defined: 0,
+            list: None,
+        };
         let column = || {
-            let mut column = Column::new(Kind::Text, staging.writer(1).unwrap());
+            let mut column = ParquetColumn::new(ValueKind::Text, staging.writer(1).unwrap());
             column.data.push(b"\0\0\0\0\x03\0\0\0abc").unwrap();
             column.longest = 3;
             column
         };
-        let (width, data) = stretch(&staging, "d.parquet", column(), &leaf, &Others { items: 2, held: 0 }).unwrap();
+        let (width, data) =
+            pad_texts(&staging, "d.parquet", column(), &leaf, &OtherColumns { items: 2, held: 0 }).unwrap();
         let mut read = Vec::new();
         data.open().unwrap().read_to_end(&mut read).unwrap();
         assert_eq!((width, read.as_slice()), (3, &b"\0\0\0abc"[..]));
-        let others = Others { items: 2, held: staging.bytes_max() - 5 };
-        let error = stretch(&staging, "d.parquet", column(), &leaf, &others).unwrap_err();
+        let others = OtherColumns { items: 2, held: staging.bytes_max() - 5 };
+        let error = pad_texts(&staging, "d.parquet", column(), &leaf, &others).unwrap_err();
         assert!(matches!(error, DatasetError::Expands { .. }), "{error}");
     }
 }

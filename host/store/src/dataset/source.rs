@@ -13,7 +13,7 @@ use crate::limits::{DATASET_BYTES_MAX, DATASET_NAMES_MAX, INGEST_BUFFER_BYTES_MA
 use crate::regular_file;
 
 /// The file of this name, plain or compressed.
-pub(super) fn find(folder: &Path, name: &str) -> Option<PathBuf> {
+pub(super) fn find_file(folder: &Path, name: &str) -> Option<PathBuf> {
     let candidates = [folder.join(name), folder.join(format!("{name}.gz"))];
     candidates.into_iter().find(|path| path.is_file())
 }
@@ -22,12 +22,16 @@ pub(super) fn find(folder: &Path, name: &str) -> Option<PathBuf> {
 ///
 /// What cannot be listed is an error: a dataset without one of its files would be another dataset. Errors: `Store`;
 /// `Malformed` for a file that is there plain and compressed; `TooLarge`.
-pub(super) fn named(folder: &Path, ending: &str) -> Result<BTreeMap<String, PathBuf>, DatasetError> {
-    named_up_to(folder, ending, DATASET_NAMES_MAX)
+pub(super) fn list_files(folder: &Path, ending: &str) -> Result<BTreeMap<String, PathBuf>, DatasetError> {
+    list_files_up_to(folder, ending, DATASET_NAMES_MAX)
 }
 
-/// As [`named`], where so many may be there.
-pub(super) fn named_up_to(folder: &Path, ending: &str, max: usize) -> Result<BTreeMap<String, PathBuf>, DatasetError> {
+/// As [`list_files`], where so many may be there.
+pub(super) fn list_files_up_to(
+    folder: &Path,
+    ending: &str,
+    max: usize,
+) -> Result<BTreeMap<String, PathBuf>, DatasetError> {
     let malformed = |file: &str, reason: String| DatasetError::Malformed { file: file.to_owned(), reason };
     let mut named = BTreeMap::new();
     for entry in folder.read_dir().map_err(StoreError::io(folder))? {
@@ -61,31 +65,31 @@ fn stem<'a>(name: &'a str, ending: &str) -> Option<&'a str> {
 }
 
 /// An open file, or one inside an archive: decompressed, and with the number of bytes read so far.
-pub(super) struct Source<'a> {
+pub(super) struct SourceReader<'a> {
     /// Its name, for messages.
     pub(super) name: String,
     reader: Box<dyn Read + 'a>,
     offset: u64,
 }
 
-impl<'a> Source<'a> {
+impl<'a> SourceReader<'a> {
     /// What a reader gives.
-    pub(super) fn new(name: String, reader: impl Read + 'a) -> Source<'a> {
-        Source { name, reader: Box::new(reader), offset: 0 }
+    pub(super) fn new(name: String, reader: impl Read + 'a) -> SourceReader<'a> {
+        SourceReader { name, reader: Box::new(reader), offset: 0 }
     }
 
     /// Opens a file; one that is called `.gz` is decompressed.
-    pub(super) fn open(path: &Path) -> Result<Source<'static>, DatasetError> {
+    pub(super) fn open(path: &Path) -> Result<SourceReader<'static>, DatasetError> {
         let file = BufReader::new(regular_file::open(path).map_err(StoreError::io(path))?);
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let reader: Box<dyn Read> =
             if name.ends_with(".gz") { Box::new(BufReader::new(MultiGzDecoder::new(file))) } else { Box::new(file) };
-        Ok(Source { name, reader, offset: 0 })
+        Ok(SourceReader { name, reader, offset: 0 })
     }
 
     /// The next `bytes` bytes, of `total` that the file must have.
-    pub(super) fn take(&mut self, bytes: u64, total: u64) -> Result<Vec<u8>, DatasetError> {
-        let taken = self.up_to(bytes)?;
+    pub(super) fn take_bytes(&mut self, bytes: u64, total: u64) -> Result<Vec<u8>, DatasetError> {
+        let taken = self.take_up_to(bytes)?;
         if taken.len() as u64 == bytes {
             return Ok(taken);
         }
@@ -94,17 +98,17 @@ impl<'a> Source<'a> {
     }
 
     /// The next `bytes` bytes, or fewer where the file ends before.
-    pub(super) fn up_to(&mut self, bytes: u64) -> Result<Vec<u8>, DatasetError> {
+    pub(super) fn take_up_to(&mut self, bytes: u64) -> Result<Vec<u8>, DatasetError> {
         // Grows with what is there, not with what a header claims.
         let mut taken = Vec::new();
         let read = Read::take(&mut *self, bytes).read_to_end(&mut taken);
-        read.map_err(|error| self.unreadable(&error))?;
+        read.map_err(|error| self.read_error(&error))?;
         Ok(taken)
     }
 
     /// Appends the next `bytes` bytes, of `total` that the file must have, to a column. `change` is given every piece, which
     /// is a multiple of 8 bytes but for the last, and the number of bytes before it.
-    pub(super) fn copy(
+    pub(super) fn copy_to_column(
         &mut self,
         bytes: u64,
         total: u64,
@@ -113,7 +117,7 @@ impl<'a> Source<'a> {
     ) -> Result<(), DatasetError> {
         let mut copied = 0;
         while copied < bytes {
-            let mut piece = self.take((bytes - copied).min(INGEST_BUFFER_BYTES_MAX as u64), total)?;
+            let mut piece = self.take_bytes((bytes - copied).min(INGEST_BUFFER_BYTES_MAX as u64), total)?;
             change(&mut piece, copied)?;
             column.push(&piece)?;
             copied += piece.len() as u64;
@@ -122,23 +126,23 @@ impl<'a> Source<'a> {
     }
 
     /// Goes to the file's end, or as far as a dataset may be long. The number of bytes on the way.
-    pub(super) fn skip(&mut self) -> Result<u64, DatasetError> {
+    pub(super) fn skip_to_end(&mut self) -> Result<u64, DatasetError> {
         let skipped = io::copy(&mut Read::take(&mut *self, DATASET_BYTES_MAX), &mut io::sink());
-        skipped.map_err(|error| self.unreadable(&error))
+        skipped.map_err(|error| self.read_error(&error))
     }
 
     /// Makes sure that the file ends here. A damaged end of a compressed file shows here too.
-    pub(super) fn end(&mut self) -> Result<(), DatasetError> {
+    pub(super) fn expect_end(&mut self) -> Result<(), DatasetError> {
         let expected = self.offset;
         match self.read(&mut [0]) {
             Ok(0) => Ok(()),
             Ok(_) => Err(DatasetError::TooLong { file: self.name.clone(), expected }),
-            Err(error) => Err(self.unreadable(&error)),
+            Err(error) => Err(self.read_error(&error)),
         }
     }
 
     /// The error of a read, with the place.
-    pub(super) fn unreadable(&self, error: &io::Error) -> DatasetError {
+    pub(super) fn read_error(&self, error: &io::Error) -> DatasetError {
         let reason = match error.kind() {
             ErrorKind::UnexpectedEof => "the compressed file ends early".to_owned(),
             _ => error.to_string(),
@@ -147,7 +151,7 @@ impl<'a> Source<'a> {
     }
 }
 
-impl Read for Source<'_> {
+impl Read for SourceReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let n = self.reader.read(buffer)?;
         self.offset += n as u64;

@@ -10,9 +10,9 @@ use std::fs::{self, File};
 use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use super::ingest::Draft;
-use super::manifest::{MANIFEST_FILE, Manifest};
-use super::map::Bytes;
+use super::ingest::DatasetDraft;
+use super::manifest::{DatasetManifest, MANIFEST_FILE};
+use super::map::ColumnBytes;
 use crate::durable::{self, disk};
 use crate::error::{DatasetError, StoreError};
 use crate::limits::{
@@ -26,27 +26,31 @@ const RESERVED_BYTES_MIN: u64 = 1 << 20;
 const RESERVED_BYTES_MAX: u64 = 1 << 30;
 
 /// Says whether so many bytes more may be stored.
-pub(super) type RoomCheck<'a> = dyn Fn(u64) -> Result<(), StoreError> + 'a;
+pub(super) type QuotaCheck<'a> = dyn Fn(u64) -> Result<(), StoreError> + 'a;
 
 /// A directory for the columns of one dataset.
-pub(super) struct Staging<'a> {
+pub(super) struct StagingArea<'a> {
     directory: PathBuf,
     /// Bytes of the files that are taken in.
     source_bytes: u64,
-    room: &'a RoomCheck<'a>,
+    quota_check: &'a QuotaCheck<'a>,
     files_made: Cell<u64>,
     files: Cell<usize>,
     written: Cell<u64>,
     reserved: Cell<u64>,
 }
 
-impl<'a> Staging<'a> {
+impl<'a> StagingArea<'a> {
     /// A staging area in `directory`, which exists, for the files of `folder`.
-    pub(super) fn new(directory: &Path, folder: &Path, room: &'a RoomCheck<'a>) -> Result<Staging<'a>, DatasetError> {
-        Ok(Staging {
+    pub(super) fn new(
+        directory: &Path,
+        folder: &Path,
+        room: &'a QuotaCheck<'a>,
+    ) -> Result<StagingArea<'a>, DatasetError> {
+        Ok(StagingArea {
             directory: directory.to_owned(),
             source_bytes: source_bytes(folder, UPLOAD_PATH_PARTS_MAX)?,
-            room,
+            quota_check: room,
             files_made: Cell::new(0),
             files: Cell::new(0),
             written: Cell::new(0),
@@ -96,7 +100,7 @@ impl<'a> Staging<'a> {
     }
 
     /// Appends the bytes of `from` to `to`.
-    pub(super) fn append(&self, to: &mut ColumnData, from: ColumnData) -> Result<(), DatasetError> {
+    pub(super) fn append(&self, to: &mut StagedColumn, from: StagedColumn) -> Result<(), DatasetError> {
         let mut writer = self.writer_at(to.path.clone(), to.bytes, 1);
         let mut reader = from.reader()?;
         writer.copy(&mut reader, from.bytes, &from)?;
@@ -105,7 +109,7 @@ impl<'a> Staging<'a> {
     }
 
     /// Removes a file that is not needed any more.
-    pub(super) fn remove(&self, data: ColumnData) -> Result<(), DatasetError> {
+    pub(super) fn remove(&self, data: StagedColumn) -> Result<(), DatasetError> {
         disk::remove_file(&data.path).map_err(StoreError::io(&data.path))?;
         self.files.set(self.files.get().saturating_sub(1));
         self.written.set(self.written.get().saturating_sub(data.bytes));
@@ -115,7 +119,7 @@ impl<'a> Staging<'a> {
 
     /// Makes the directory a version: columns under their names, then the manifest, each synced. The directory itself is
     /// for the caller to sync.
-    pub(super) fn complete(&self, manifest: &Manifest, draft: &Draft) -> Result<(), StoreError> {
+    pub(super) fn complete(&self, manifest: &DatasetManifest, draft: &DatasetDraft) -> Result<(), StoreError> {
         for (column, drafted) in manifest.columns.iter().zip(&draft.columns) {
             let path = &drafted.data.path;
             let file = disk::open(path).map_err(StoreError::io(path))?;
@@ -127,13 +131,13 @@ impl<'a> Staging<'a> {
     }
 
     /// Counts bytes that are about to be written, asking for room ahead of them.
-    fn charge(&self, bytes: u64) -> Result<(), DatasetError> {
+    fn reserve(&self, bytes: u64) -> Result<(), DatasetError> {
         let written = self.written.get().saturating_add(bytes);
         if written > self.reserved.get() {
             let needed = written - self.reserved.get();
             let mut ahead = (written / 2).clamp(RESERVED_BYTES_MIN, RESERVED_BYTES_MAX).max(needed);
             loop {
-                match self.check_room(ahead) {
+                match self.check_quota(ahead) {
                     Ok(()) => break,
                     Err(_) if ahead > needed => ahead = needed.max(ahead / 4),
                     Err(error) => return Err(error),
@@ -145,13 +149,13 @@ impl<'a> Staging<'a> {
         Ok(())
     }
 
-    fn check_room(&self, bytes: u64) -> Result<(), DatasetError> {
+    fn check_quota(&self, bytes: u64) -> Result<(), DatasetError> {
         let free = durable::free_bytes(&self.directory).map_err(StoreError::io(&self.directory))?;
         let needed = bytes.saturating_add(DISK_RESERVE_BYTES);
         if free < needed {
             return Err(DatasetError::DiskFull { needed, free });
         }
-        Ok((self.room)(bytes)?)
+        Ok((self.quota_check)(bytes)?)
     }
 }
 
@@ -175,7 +179,7 @@ fn source_bytes(folder: &Path, depth: usize) -> Result<u64, DatasetError> {
 /// A column that is being written. Its file is open only while its buffer is written out, so a dataset may have more
 /// columns than a process may have open files.
 pub(super) struct ColumnWriter<'s> {
-    staging: &'s Staging<'s>,
+    staging: &'s StagingArea<'s>,
     path: PathBuf,
     buffer: Vec<u8>,
     capacity: usize,
@@ -213,7 +217,12 @@ impl ColumnWriter<'_> {
     }
 
     /// Appends the next `bytes` bytes of a reader of staged data.
-    pub(super) fn copy(&mut self, reader: &mut impl Read, mut bytes: u64, of: &ColumnData) -> Result<(), DatasetError> {
+    pub(super) fn copy(
+        &mut self,
+        reader: &mut impl Read,
+        mut bytes: u64,
+        of: &StagedColumn,
+    ) -> Result<(), DatasetError> {
         let mut piece = vec![0; bytes.min(INGEST_BUFFER_BYTES_MAX as u64) as usize];
         while bytes > 0 {
             let piece = &mut piece[..bytes.min(INGEST_BUFFER_BYTES_MAX as u64) as usize];
@@ -225,16 +234,16 @@ impl ColumnWriter<'_> {
     }
 
     /// The data, all of it in the file.
-    pub(super) fn finish(mut self) -> Result<ColumnData, DatasetError> {
+    pub(super) fn finish(mut self) -> Result<StagedColumn, DatasetError> {
         self.flush()?;
-        Ok(ColumnData { path: self.path, bytes: self.bytes })
+        Ok(StagedColumn { path: self.path, bytes: self.bytes })
     }
 
     fn flush(&mut self) -> Result<(), DatasetError> {
         if self.buffer.is_empty() {
             return Ok(());
         }
-        self.staging.charge(self.buffer.len() as u64)?;
+        self.staging.reserve(self.buffer.len() as u64)?;
         let file = disk::append(&self.path).map_err(StoreError::io(&self.path))?;
         disk::write(&file, &self.path, &self.buffer).map_err(StoreError::io(&self.path))?;
         self.buffer.clear();
@@ -244,12 +253,12 @@ impl ColumnWriter<'_> {
 
 /// The bytes of a column, in a file of the staging directory.
 #[derive(Debug)]
-pub(super) struct ColumnData {
+pub(super) struct StagedColumn {
     path: PathBuf,
     bytes: u64,
 }
 
-impl ColumnData {
+impl StagedColumn {
     /// The number of bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
@@ -266,12 +275,12 @@ impl ColumnData {
     }
 
     /// Names the file in an error of reading it.
-    pub(super) fn unreadable(&self) -> impl FnOnce(io::Error) -> StoreError + '_ {
+    pub(super) fn read_error(&self) -> impl FnOnce(io::Error) -> StoreError + '_ {
         StoreError::io(&self.path)
     }
 
     /// Maps the file, for reading in another order. Its pages belong to the system's cache.
-    pub(super) fn map(&self) -> Result<Bytes, StoreError> {
-        Bytes::map(&self.open()?).map_err(StoreError::io(&self.path))
+    pub(super) fn map(&self) -> Result<ColumnBytes, StoreError> {
+        ColumnBytes::map(&self.open()?).map_err(StoreError::io(&self.path))
     }
 }

@@ -27,7 +27,7 @@ fn gz(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// A folder with these files.
-fn folder(files: &[(&str, &[u8])]) -> TempDir {
+fn folder_with_files(files: &[(&str, &[u8])]) -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     for (name, bytes) in files {
         std::fs::write(directory.path().join(name), bytes).unwrap();
@@ -35,15 +35,15 @@ fn folder(files: &[(&str, &[u8])]) -> TempDir {
     directory
 }
 
-fn datasets() -> (TempDir, Datasets) {
+fn datasets() -> (TempDir, DatasetStore) {
     let directory = tempfile::tempdir().unwrap();
-    let datasets = Datasets::new(directory.path());
+    let datasets = DatasetStore::new(directory.path());
     (directory, datasets)
 }
 
 /// Takes in a folder that cannot be: the error's text, and nothing left behind.
 fn check(files: &[(&str, &[u8])], expected: Expect) {
-    let source = folder(files);
+    let source = folder_with_files(files);
     let (directory, datasets) = datasets();
     let error = datasets.ingest("d", source.path(), 0).unwrap_err();
     let text = error.to_string().replace(&*source.path().file_name().unwrap().to_string_lossy(), "FOLDER");
@@ -59,15 +59,15 @@ fn check_csv(fields: &str, lines: &[u8], expected: Expect) {
 }
 
 #[test]
-fn digits() {
+fn the_digits_dataset_is_ingested() {
     let (_directory, datasets) = datasets();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/digits");
     let info = datasets.ingest("digits", &source, 7).unwrap();
     assert_eq!((info.version, info.items, info.bytes), (1, 1797, 1797 * 65));
     let again = datasets.ingest("digits", &source, 8).unwrap();
     assert_eq!(again, info, "the same content is the same version");
-    let digits = Dataset::open(&info.dir).unwrap();
-    let split = |name: &str, items| Split { name: name.to_owned(), items };
+    let digits = ColumnarDataset::open(&info.dir).unwrap();
+    let split = |name: &str, items| DatasetSplit { name: name.to_owned(), items };
     assert_eq!(digits.splits(), [split("train", 0..1438), split("test", 1438..1797)]);
     assert_eq!((digits.len(None).unwrap(), digits.len(Some("test")).unwrap()), (1797, 359));
     let image = digits.field("image").unwrap();
@@ -83,7 +83,7 @@ fn digits() {
 }
 
 #[test]
-fn mnist() {
+fn the_mnist_dataset_is_ingested() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/mnist");
     if !source.is_dir() {
         println!("SKIP: {} is absent", source.display());
@@ -91,7 +91,7 @@ fn mnist() {
     }
     let (_directory, datasets) = datasets();
     let info = datasets.ingest("mnist", &source, 0).unwrap();
-    let mnist = Dataset::open(&info.dir).unwrap();
+    let mnist = ColumnarDataset::open(&info.dir).unwrap();
     assert_eq!((mnist.len(Some("train")).unwrap(), mnist.len(Some("test")).unwrap()), (60_000, 10_000));
     assert_eq!(mnist.field("image").unwrap().item.to_string(), "uint8[28, 28]");
     assert_eq!(mnist.read("label", &[0, 1, 2, 60_000, 69_999]).unwrap(), [5, 0, 4, 7, 6]);
@@ -129,8 +129,8 @@ fn idx_files_become_columns() {
     let (_directory, datasets) = datasets();
     let files = tiny_mnist();
     let named: Vec<_> = NAMES.into_iter().zip(files.iter().map(Vec::as_slice)).collect();
-    let info = datasets.ingest("tiny", folder(&named).path(), 0).unwrap();
-    let tiny = Dataset::open(&info.dir).unwrap();
+    let info = datasets.ingest("tiny", folder_with_files(&named).path(), 0).unwrap();
+    let tiny = ColumnarDataset::open(&info.dir).unwrap();
     assert_eq!(tiny.read("image", &[3, 0]).unwrap(), [13, 14, 15, 16, 1, 2, 3, 4]);
     assert_eq!(tiny.read("label", &[0, 1, 2, 3]).unwrap(), [7, 0, 9, 5]);
     assert_eq!(tiny.items(Some("test")).unwrap(), 3..4);
@@ -216,16 +216,16 @@ fn broken_idx_files_are_refused_with_the_place() {
 }
 
 #[test]
-fn csv_columns_take_their_types() {
+fn csv_columns_have_their_declared_types() {
     let json = r#"{"format":"csv","file":"x.csv","header":true,"fields":[
         {"name":"point","columns":[0,2],"dtype":"float32"},
         {"name":"id","columns":[3,4],"dtype":"int64"},
         {"name":"grid","columns":[1,3],"shape":[2,1],"dtype":"uint8"},
         {"name":"ink","columns":[2,3],"dtype":"uint8","maximum":2}]}"#;
     let lines = "a,b,c,d\n0.5,1,2,-9000000000\n\"-1e3\", 255 , 1 , 3\n";
-    let source = folder(&[("dataset.json", json.as_bytes()), ("x.csv", lines.as_bytes())]);
+    let source = folder_with_files(&[("dataset.json", json.as_bytes()), ("x.csv", lines.as_bytes())]);
     let (_directory, datasets) = datasets();
-    let data = Dataset::open(&datasets.ingest("d", source.path(), 0).unwrap().dir).unwrap();
+    let data = ColumnarDataset::open(&datasets.ingest("d", source.path(), 0).unwrap().dir).unwrap();
     let floats: Vec<u8> = [0.5f32, 1.0, -1000.0, 255.0].iter().flat_map(|it| it.to_le_bytes()).collect();
     assert_eq!(data.read("point", &[0, 1]).unwrap(), floats);
     assert_eq!(data.read("id", &[0]).unwrap(), (-9_000_000_000i64).to_le_bytes());
@@ -233,7 +233,7 @@ fn csv_columns_take_their_types() {
     assert_eq!(data.read("ink", &[0, 1]).unwrap(), [255, 128]);
     let items: Vec<_> = data.fields().iter().map(|field| field.item.to_string()).collect();
     assert_eq!(items, ["float32[2]", "int64[]", "uint8[2, 1]", "uint8[]"]);
-    assert_eq!(data.splits(), [Split { name: "train".to_owned(), items: 0..2 }]);
+    assert_eq!(data.splits(), [DatasetSplit { name: "train".to_owned(), items: 0..2 }]);
 }
 
 #[test]
@@ -264,7 +264,7 @@ fn broken_csv_files_are_refused_with_the_place() {
 }
 
 #[test]
-fn descriptions_that_make_no_sense_are_refused() {
+fn invalid_descriptions_are_refused() {
     let check_json = |json: &str, expected| check(&[("dataset.json", json.as_bytes())], expected);
     check_json("{", expect!["dataset.json: EOF while parsing an object at line 1 column 1"]);
     check_json(
@@ -328,10 +328,10 @@ fn descriptions_that_make_no_sense_are_refused() {
 }
 
 #[test]
-fn parts_are_dealt_by_their_shares() {
+fn items_are_assigned_to_splits_by_their_shares() {
     let deal = |shares: &[u64]| -> String {
-        let mut dealer = describe::Dealer::new(shares.iter().copied());
-        (0..20).map(|_| char::from(b'a' + dealer.deal() as u8)).collect()
+        let mut dealer = description::SplitAssigner::new(shares.iter().copied());
+        (0..20).map(|_| char::from(b'a' + dealer.next_split() as u8)).collect()
     };
     assert_eq!(deal(&[8_000, 2_000]), "aabaa".repeat(4));
     assert_eq!(deal(&[5_000, 5_000]), "ab".repeat(10));
@@ -344,7 +344,7 @@ fn damaged_versions_are_refused_and_replaced() {
     let (_directory, datasets) = datasets();
     let files = tiny_mnist();
     let named: Vec<_> = NAMES.into_iter().zip(files.iter().map(Vec::as_slice)).collect();
-    let source = folder(&named);
+    let source = folder_with_files(&named);
     let first = datasets.ingest("tiny", source.path(), 0).unwrap();
     for name in ["image.bin", "label.bin", MANIFEST_FILE] {
         let path = first.dir.join(name);
@@ -353,11 +353,11 @@ fn damaged_versions_are_refused_and_replaced() {
         flipped[0] ^= 1;
         for bad in [&content[..content.len() - 2], &flipped, b""] {
             std::fs::write(&path, bad).unwrap();
-            let error = Dataset::open(&first.dir).unwrap_err();
+            let error = ColumnarDataset::open(&first.dir).unwrap_err();
             assert!(matches!(&error, DatasetError::Damaged { file, .. } if *file == path), "{error}");
         }
         std::fs::remove_file(&path).unwrap();
-        let error = Dataset::open(&first.dir).unwrap_err().to_string();
+        let error = ColumnarDataset::open(&first.dir).unwrap_err().to_string();
         assert!(error.contains("missing"), "{error}");
         std::fs::write(&path, content).unwrap();
     }

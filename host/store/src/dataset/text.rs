@@ -6,43 +6,48 @@ use std::path::{Path, PathBuf};
 
 use saggar_tensor::{DType, Descriptor, Shape};
 
-use super::describe::{TextFiles, check_field_names};
-use super::ingest::{Draft, DraftColumn};
-use super::source::{Source, named};
-use super::staging::Staging;
-use super::upload::is_path;
+use super::description::{TextFilesDescription, check_field_names};
+use super::ingest::{DatasetDraft, DraftColumn};
+use super::source::{SourceReader, list_files};
+use super::staging::StagingArea;
+use super::upload::is_relative_file_path;
 use crate::error::DatasetError;
 use crate::limits::{INGEST_BUFFER_BYTES_MAX, TEXT_LINE_BYTES_MAX};
 
 /// The field of a folder that has no description.
-const FIELD: &str = "text";
+const DEFAULT_FIELD: &str = "text";
 /// The part that a folder's only file is.
-const PART: &str = "train";
+const DEFAULT_SPLIT: &str = "train";
 
 /// For each part, the file of each field.
-type Parts = Vec<(String, BTreeMap<String, PathBuf>)>;
+type TextFilesBySplit = Vec<(String, BTreeMap<String, PathBuf>)>;
 
 /// Whether the folder has text files.
-pub(super) fn is_there(folder: &Path) -> Result<bool, DatasetError> {
-    Ok(!texts(folder)?.is_empty())
+pub(super) fn detect(folder: &Path) -> Result<bool, DatasetError> {
+    Ok(!list_text_files(folder)?.is_empty())
 }
 
 /// Reads a folder without a description: a field `text`, and a part for each file. An only file is the part `train`.
-pub(super) fn read(staging: &Staging<'_>, folder: &Path) -> Result<Draft, DatasetError> {
-    let files = texts(folder)?;
-    let part = |name: &str| if files.len() == 1 { PART.to_owned() } else { name.to_owned() };
-    let parts = files.iter().map(|(name, path)| (part(name), BTreeMap::from([(FIELD.to_owned(), path.clone())])));
-    columns(staging, &parts.collect(), String::new())
+pub(super) fn read(staging: &StagingArea<'_>, folder: &Path) -> Result<DatasetDraft, DatasetError> {
+    let files = list_text_files(folder)?;
+    let part = |name: &str| if files.len() == 1 { DEFAULT_SPLIT.to_owned() } else { name.to_owned() };
+    let parts =
+        files.iter().map(|(name, path)| (part(name), BTreeMap::from([(DEFAULT_FIELD.to_owned(), path.clone())])));
+    build_columns(staging, &parts.collect(), String::new())
 }
 
 /// Reads the files that a description names: `uint8[longest line]` for each field, with zeros after the text.
-pub(super) fn read_described(staging: &Staging<'_>, folder: &Path, text: &TextFiles) -> Result<Draft, DatasetError> {
+pub(super) fn read_described(
+    staging: &StagingArea<'_>,
+    folder: &Path,
+    text: &TextFilesDescription,
+) -> Result<DatasetDraft, DatasetError> {
     let wrong = |reason: String| DatasetError::Description { reason };
-    let mut parts = Parts::new();
+    let mut parts = TextFilesBySplit::new();
     for (part, files) in &text.parts {
         let mut fields = BTreeMap::new();
         for (field, file) in files {
-            if !is_path(file) {
+            if !is_relative_file_path(file) {
                 return Err(DatasetError::BadPath { path: file.clone() });
             }
             let path = folder.join(file);
@@ -60,17 +65,17 @@ pub(super) fn read_described(staging: &Staging<'_>, folder: &Path, text: &TextFi
     if let Some((other, _)) = parts.iter().find(|(_, other)| !other.keys().eq(fields.keys())) {
         return Err(wrong(format!("part {other} has other fields than part {first}; every part has the same")));
     }
-    columns(staging, &parts, text.description.clone())
+    build_columns(staging, &parts, text.description.clone())
 }
 
 /// The folder's text files by the names that parts get from them, in order.
-fn texts(folder: &Path) -> Result<BTreeMap<String, PathBuf>, DatasetError> {
-    named(folder, "txt")
+fn list_text_files(folder: &Path) -> Result<BTreeMap<String, PathBuf>, DatasetError> {
+    list_files(folder, "txt")
 }
 
 /// What the lines of a field need: each takes as much as the longest of all.
 #[derive(Default)]
-struct Field {
+struct TextFieldExtent {
     count: u64,
     /// Bytes of the longest line, where it stands, and the file.
     longest: usize,
@@ -78,7 +83,7 @@ struct Field {
     file: String,
 }
 
-impl Field {
+impl TextFieldExtent {
     fn width(&self) -> u64 {
         self.longest.max(1) as u64
     }
@@ -88,21 +93,25 @@ impl Field {
     }
 
     /// The longest line, for messages.
-    fn place(&self) -> String {
+    fn longest_line_location(&self) -> String {
         format!("{}: line {}, stretching all lines to it,", self.file, self.line)
     }
 }
 
 /// The lines of all files as columns. Every file is read twice: for the longest line, and for the lines.
-fn columns(staging: &Staging<'_>, parts: &Parts, description: String) -> Result<Draft, DatasetError> {
-    let mut fields: BTreeMap<&str, Field> = BTreeMap::new();
+fn build_columns(
+    staging: &StagingArea<'_>,
+    parts: &TextFilesBySplit,
+    description: String,
+) -> Result<DatasetDraft, DatasetError> {
+    let mut fields: BTreeMap<&str, TextFieldExtent> = BTreeMap::new();
     let (mut splits, mut items) = (Vec::new(), 0);
     for (part, files) in parts {
         let mut first: Option<(String, u64)> = None;
         for (field, path) in files {
             let others = fields.iter().filter(|(name, _)| **name != field.as_str());
             let others = others.map(|(_, field)| field.bytes().unwrap_or(u64::MAX)).fold(0, u64::saturating_add);
-            let (file, count) = measure(staging, path, fields.entry(field).or_default(), others)?;
+            let (file, count) = measure_file(staging, path, fields.entry(field).or_default(), others)?;
             let (other, expected) = first.get_or_insert_with(|| (file.clone(), count)).clone();
             if count != expected {
                 return Err(DatasetError::CountMismatch { file, found: count, other, expected });
@@ -115,15 +124,20 @@ fn columns(staging: &Staging<'_>, parts: &Parts, description: String) -> Result<
     let mut columns = Vec::with_capacity(fields.len());
     for (name, field) in fields {
         let files = parts.iter().filter_map(|(_, files)| files.get(name));
-        columns.push(column(staging, name, &field, files)?);
+        columns.push(build_column(staging, name, &field, files)?);
     }
-    Ok(Draft { columns, splits, items, description })
+    Ok(DatasetDraft { columns, splits, items, description })
 }
 
 /// Adds the lines of a file to what its field needs, beside other columns of `others` bytes. Returns the file's name and
 /// how many lines it has.
-fn measure(staging: &Staging<'_>, path: &Path, field: &mut Field, others: u64) -> Result<(String, u64), DatasetError> {
-    let mut lines = Lines::open(path)?;
+fn measure_file(
+    staging: &StagingArea<'_>,
+    path: &Path,
+    field: &mut TextFieldExtent,
+    others: u64,
+) -> Result<(String, u64), DatasetError> {
+    let mut lines = TextLineReader::open(path)?;
     let (before, bytes_max) = (field.count, staging.bytes_max());
     while let Some(line) = lines.next()? {
         let (length, number) = (line.text.len(), line.number);
@@ -133,7 +147,7 @@ fn measure(staging: &Staging<'_>, path: &Path, field: &mut Field, others: u64) -
         }
         let bytes = field.bytes().and_then(|bytes| bytes.checked_add(others));
         if bytes.is_none_or(|bytes| bytes > bytes_max) {
-            staging.check_size(&field.place(), bytes)?;
+            staging.check_size(&field.longest_line_location(), bytes)?;
         }
     }
     let count = field.count - before;
@@ -144,16 +158,16 @@ fn measure(staging: &Staging<'_>, path: &Path, field: &mut Field, others: u64) -
 }
 
 /// Every line stretched to the longest.
-fn column<'a>(
-    staging: &Staging<'_>,
+fn build_column<'a>(
+    staging: &StagingArea<'_>,
     name: &str,
-    field: &Field,
+    field: &TextFieldExtent,
     files: impl Iterator<Item = &'a PathBuf>,
 ) -> Result<DraftColumn, DatasetError> {
     let width = field.width();
     let mut data = staging.writer(1)?;
     for path in files {
-        let mut lines = Lines::open(path)?;
+        let mut lines = TextLineReader::open(path)?;
         while let Some(line) = lines.next()? {
             let Some(padding) = width.checked_sub(line.text.len() as u64) else {
                 let (file, reason) = (lines.source.name, "it changed while it was read; send it again".to_owned());
@@ -169,14 +183,15 @@ fn column<'a>(
         let reason = "its files changed while they were read; send them again".to_owned();
         return Err(DatasetError::Malformed { file: format!("field {name}"), reason });
     }
-    let too_large = |_| DatasetError::TooLarge { what: field.place(), max: 1 << 31, unit: "bytes a line" };
+    let too_large =
+        |_| DatasetError::TooLarge { what: field.longest_line_location(), max: 1 << 31, unit: "bytes a line" };
     let item = Descriptor::new(DType::U8, Shape::new([width as usize]).map_err(too_large)?);
     Ok(DraftColumn { name: name.to_owned(), item, classes: Vec::new(), data })
 }
 
 /// The lines of a file.
-struct Lines {
-    source: Source<'static>,
+struct TextLineReader {
+    source: SourceReader<'static>,
     /// Bytes that were read, from `at` on not looked at.
     buffer: Vec<u8>,
     at: usize,
@@ -186,7 +201,7 @@ struct Lines {
 }
 
 /// A line, after some that are empty.
-struct Line<'a> {
+struct TextLine<'a> {
     /// Empty lines before it.
     empty: u64,
     /// Its number, from 1.
@@ -195,15 +210,15 @@ struct Line<'a> {
     text: &'a [u8],
 }
 
-impl Lines {
-    fn open(path: &Path) -> Result<Lines, DatasetError> {
-        let source = Source::open(path)?;
-        Ok(Lines { source, buffer: Vec::new(), at: 0, is_at_end: false, count: 0 })
+impl TextLineReader {
+    fn open(path: &Path) -> Result<TextLineReader, DatasetError> {
+        let source = SourceReader::open(path)?;
+        Ok(TextLineReader { source, buffer: Vec::new(), at: 0, is_at_end: false, count: 0 })
     }
 
     /// The next line, or `None` at the end of the file.
-    fn next(&mut self) -> Result<Option<Line<'_>>, DatasetError> {
-        self.fill()?;
+    fn next(&mut self) -> Result<Option<TextLine<'_>>, DatasetError> {
+        self.fill_buffer()?;
         let rest = &self.buffer[self.at..];
         if rest.is_empty() {
             return Ok(None);
@@ -213,18 +228,18 @@ impl Lines {
         if run > 1 {
             self.at += run;
             self.count += run as u64;
-            return Ok(Some(Line { empty: run as u64 - 1, number: self.count, text: &[] }));
+            return Ok(Some(TextLine { empty: run as u64 - 1, number: self.count, text: &[] }));
         }
         let length = rest.iter().position(|byte| *byte == b'\n').map_or(rest.len(), |end| end + 1);
         let line = self.at..self.at + length;
         self.at = line.end;
         self.count += 1;
         let text = check_line(&self.source.name, self.count, &self.buffer[line])?;
-        Ok(Some(Line { empty: 0, number: self.count, text }))
+        Ok(Some(TextLine { empty: 0, number: self.count, text }))
     }
 
     /// Reads on where less than a line may be in the buffer.
-    fn fill(&mut self) -> Result<(), DatasetError> {
+    fn fill_buffer(&mut self) -> Result<(), DatasetError> {
         // One byte more than a line may have, its end besides.
         const LINE: usize = TEXT_LINE_BYTES_MAX + 3;
         if self.buffer.len() - self.at >= LINE || self.is_at_end {
@@ -234,7 +249,7 @@ impl Lines {
         self.at = 0;
         let wanted = INGEST_BUFFER_BYTES_MAX as u64;
         let read = Read::take(&mut self.source, wanted).read_to_end(&mut self.buffer);
-        let read = read.map_err(|error| self.source.unreadable(&error))?;
+        let read = read.map_err(|error| self.source.read_error(&error))?;
         self.is_at_end = (read as u64) < wanted;
         Ok(())
     }

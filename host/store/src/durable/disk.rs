@@ -14,7 +14,7 @@ use crate::regular_file;
 /// An operation about to be done.
 #[derive(Debug)]
 #[cfg_attr(not(test), expect(dead_code, reason = "tests read what an operation is of"))]
-pub(crate) enum Step<'a> {
+pub(crate) enum FileOperation<'a> {
     MakeDirectory(&'a Path),
     CreateFile(&'a Path),
     Write(&'a Path, &'a [u8]),
@@ -29,9 +29,9 @@ pub(crate) enum Step<'a> {
 }
 
 /// Does an operation, unless a test has it fail.
-fn take<T>(step: &Step<'_>, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+fn perform<T>(step: &FileOperation<'_>, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     #[cfg(test)]
-    return super::faults::take(step, act);
+    return super::fault_injection::perform(step, act);
     #[cfg(not(test))]
     {
         let _ = step;
@@ -41,59 +41,59 @@ fn take<T>(step: &Step<'_>, act: impl FnOnce() -> io::Result<T>) -> io::Result<T
 
 /// Makes a directory, which must not be there.
 pub(crate) fn make_directory(path: &Path) -> io::Result<()> {
-    take(&Step::MakeDirectory(path), || fs::create_dir(path))
+    perform(&FileOperation::MakeDirectory(path), || fs::create_dir(path))
 }
 
 /// Makes a file, which must not be there, with these permissions less the process's mask.
 pub(crate) fn create_file(path: &Path, mode: u32) -> io::Result<File> {
-    take(&Step::CreateFile(path), || OpenOptions::new().write(true).create_new(true).mode(mode).open(path))
+    perform(&FileOperation::CreateFile(path), || OpenOptions::new().write(true).create_new(true).mode(mode).open(path))
 }
 
 /// Opens a file to write at its end.
 pub(crate) fn append(path: &Path) -> io::Result<File> {
-    take(&Step::Read(path), || OpenOptions::new().append(true).open(path))
+    perform(&FileOperation::Read(path), || OpenOptions::new().append(true).open(path))
 }
 
 /// Writes all of `bytes` where the file stands. `path` is the file's.
 pub(crate) fn write(mut file: &File, path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let step = Step::Write(path, bytes);
+    let step = FileOperation::Write(path, bytes);
     #[cfg(test)]
-    if let Some((cut, error)) = super::faults::cut(&step) {
+    if let Some((cut, error)) = super::fault_injection::cut_write(&step) {
         file.write_all(&bytes[..cut])?;
         return Err(error);
     }
-    take(&step, || file.write_all(bytes))
+    perform(&step, || file.write_all(bytes))
 }
 
 /// Has the disk hold all that was written to the file. Where this fails, what the disk holds is not known, and a second
 /// try would say nothing: the file is to be given up.
 pub(crate) fn sync(file: &File, path: &Path) -> io::Result<()> {
-    take(&Step::Sync(path), || file.sync_all())
+    perform(&FileOperation::Sync(path), || file.sync_all())
 }
 
 /// Has the disk hold a directory's entries.
 pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
-    take(&Step::SyncDirectory(path), || File::open(path)?.sync_all())
+    perform(&FileOperation::SyncDirectory(path), || File::open(path)?.sync_all())
 }
 
 /// Gives a file or directory another name in the same directory, in the place of what has it.
 pub(crate) fn rename(from: &Path, to: &Path) -> io::Result<()> {
-    take(&Step::Rename(from, to), || fs::rename(from, to))
+    perform(&FileOperation::Rename(from, to), || fs::rename(from, to))
 }
 
 /// Gives a file a second name, which must be free.
 pub(crate) fn link(from: &Path, to: &Path) -> io::Result<()> {
-    take(&Step::Link(from, to), || fs::hard_link(from, to))
+    perform(&FileOperation::Link(from, to), || fs::hard_link(from, to))
 }
 
 /// Removes a file.
 pub(crate) fn remove_file(path: &Path) -> io::Result<()> {
-    take(&Step::RemoveFile(path), || fs::remove_file(path))
+    perform(&FileOperation::RemoveFile(path), || fs::remove_file(path))
 }
 
 /// Removes an empty directory.
 pub(crate) fn remove_directory(path: &Path) -> io::Result<()> {
-    take(&Step::RemoveDirectory(path), || fs::remove_dir(path))
+    perform(&FileOperation::RemoveDirectory(path), || fs::remove_dir(path))
 }
 
 /// Removes a directory and all that is in it. Links are removed, not followed.
@@ -107,12 +107,12 @@ pub(crate) fn remove_tree(path: &Path) -> io::Result<()> {
 /// The paths in a directory, with what each is, in no order.
 pub(crate) fn list(path: &Path) -> io::Result<Vec<(PathBuf, fs::FileType)>> {
     let entry = |entry: io::Result<fs::DirEntry>| entry.and_then(|entry| Ok((entry.path(), entry.file_type()?)));
-    take(&Step::List(path), || fs::read_dir(path)?.map(entry).collect())
+    perform(&FileOperation::List(path), || fs::read_dir(path)?.map(entry).collect())
 }
 
 /// Opens a regular file to read it.
 pub(crate) fn open(path: &Path) -> io::Result<File> {
-    take(&Step::Read(path), || regular_file::open(path))
+    perform(&FileOperation::Read(path), || regular_file::open(path))
 }
 
 /// A file's whole content.

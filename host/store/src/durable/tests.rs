@@ -1,14 +1,14 @@
 //! What is kept besides checkpoints, on every disk that fails: model versions, datasets, uploads, outputs, notes, and the
-//! removal of a job. See [`super::trial`]; what must hold is the same for all: the old or the new, whole, and the new once
+//! removal of a job. See [`super::crash_test`]; what must hold is the same for all: the old or the new, whole, and the new once
 //! it was acknowledged.
 
 use std::path::Path;
 
 use saggar_tensor::{DType, Descriptor, Shape};
 
-use super::trial::{Trial, scratch};
-use crate::models::{self, FoundState, Models, Publication};
-use crate::{Datasets, Digest, Home, SavedVariable, StoreError, Uploads, VariableKind};
+use super::crash_test::{CrashTest, scratch};
+use crate::models::{self, ModelPublication, ModelRegistry, VersionCompleteness};
+use crate::{DatasetStore, Digest, SavedVariable, StateDir, StoreError, UploadStore, VariableKind};
 
 #[test]
 fn a_model_version_is_published_whole_or_not_at_all() {
@@ -21,7 +21,7 @@ fn a_model_version_is_published_whole_or_not_at_all() {
     let publish = |root: &Path, byte| {
         let variables = [variable(byte)];
         let (plugin, config, source_job) = (&b"\0asm"[..], "{}", "J");
-        let it = Publication {
+        let it = ModelPublication {
             model: "net",
             plugin,
             variables: &variables,
@@ -30,29 +30,29 @@ fn a_model_version_is_published_whole_or_not_at_all() {
             created_ms: 5,
             metrics: Default::default(),
         };
-        Models::new(root.join("models")).publish(&it).map(drop)
+        ModelRegistry::new(root.join("models")).publish(&it).map(drop)
     };
     let check = |root: &Path, done: bool| {
-        let found = Models::new(root.join("models")).scan().unwrap();
+        let found = ModelRegistry::new(root.join("models")).scan().unwrap();
         // A number may be lost to a cut-off try, and is never given twice; what has one is whole.
         let mut contents = Vec::new();
         for version in &found {
-            assert_eq!(version.state, FoundState::Complete);
+            assert_eq!(version.state, VersionCompleteness::Complete);
             contents.push(models::load(&version.dir).unwrap().1);
         }
         let (old, new) = (vec![variable(1)], vec![variable(2)]);
         assert!(contents == [old.clone(), new] || !done && contents == [old], "{} versions, {done}", found.len());
     };
     let prepare = |root: &Path| publish(root, 1).unwrap();
-    Trial { prepare, act: |root: &Path| publish(root, 2), check }.everything();
+    CrashTest { prepare, act: |root: &Path| publish(root, 2), check }.run_all();
     // The first version of a model: its directory and the lock beside it are new, too.
     let first = |root: &Path, done: bool| {
-        let found = Models::new(root.join("models")).scan().unwrap();
+        let found = ModelRegistry::new(root.join("models")).scan().unwrap();
         assert!(found.iter().all(|version| models::verify(&version.dir).is_ok()));
         assert!(found.len() == 1 || !done && found.is_empty(), "{} versions, {done}", found.len());
     };
     let prepare = |root: &Path| std::fs::create_dir(root.join("models")).unwrap();
-    Trial { prepare, act: |root: &Path| publish(root, 2), check: first }.everything();
+    CrashTest { prepare, act: |root: &Path| publish(root, 2), check: first }.run_all();
 }
 
 /// A dataset of two items.
@@ -62,25 +62,25 @@ const CSV: [(&str, &[u8]); 2] = [
 ];
 
 #[test]
-fn a_dataset_is_taken_in_whole_or_not_at_all() {
+fn a_dataset_is_ingested_whole_or_not_at_all() {
     let source = scratch();
     for (path, bytes) in CSV {
         std::fs::write(source.path().join(path), bytes).unwrap();
     }
-    let ingest = |root: &Path| Datasets::new(root.join("datasets")).ingest("d", source.path(), 7).map(drop);
+    let ingest = |root: &Path| DatasetStore::new(root.join("datasets")).ingest("d", source.path(), 7).map(drop);
     let check = |root: &Path, done: bool| {
-        let found = Datasets::new(root.join("datasets")).list().unwrap();
+        let found = DatasetStore::new(root.join("datasets")).list().unwrap();
         assert!(found.len() == 1 || !done && found.is_empty(), "{} versions, {done}", found.len());
         for info in found {
-            assert_eq!(crate::Dataset::open(&info.dir).unwrap().len(None).unwrap(), 2);
+            assert_eq!(crate::ColumnarDataset::open(&info.dir).unwrap().len(None).unwrap(), 2);
         }
     };
     let prepare = |root: &Path| std::fs::create_dir(root.join("datasets")).unwrap();
-    Trial { prepare, act: ingest, check }.everything();
+    CrashTest { prepare, act: ingest, check }.run_all();
 }
 
 #[test]
-fn an_upload_goes_on_where_it_was_cut_off() {
+fn an_interrupted_upload_resumes() {
     let announced = || {
         let file = |(path, bytes): &(&str, &[u8])| crate::dataset::upload::UploadFile {
             path: (*path).to_owned(),
@@ -91,7 +91,7 @@ fn an_upload_goes_on_where_it_was_cut_off() {
         CSV.iter().map(file).collect::<Vec<_>>()
     };
     let act = |root: &Path| {
-        let uploads = Uploads::new(root.join("uploads"), Datasets::new(root.join("datasets")));
+        let uploads = UploadStore::new(root.join("uploads"), DatasetStore::new(root.join("datasets")));
         let begun = uploads.begin("d", announced(), |_| Ok(()))?;
         for chunk in &begun.missing {
             let (_, bytes) = CSV.iter().find(|(_, bytes)| Digest::of(bytes) == *chunk).unwrap();
@@ -100,51 +100,52 @@ fn an_upload_goes_on_where_it_was_cut_off() {
         uploads.commit("d", &begun.id, 7, |_, _| Ok(())).map(drop)
     };
     let check = |root: &Path, done: bool| {
-        let found = Datasets::new(root.join("datasets")).list().unwrap();
+        let found = DatasetStore::new(root.join("datasets")).list().unwrap();
         assert!(found.len() == 1 || !done && found.is_empty(), "{} versions, {done}", found.len());
     };
     let prepare = |root: &Path| {
         std::fs::create_dir(root.join("uploads")).unwrap();
         std::fs::create_dir(root.join("datasets")).unwrap();
     };
-    Trial { prepare, act, check }.everything();
+    CrashTest { prepare, act, check }.run_all();
 }
 
 #[test]
-fn an_output_is_replaced_whole() {
-    let write = |root: &Path, text: &str| Home::at(root).write_output("j", "a/b.txt", text.as_bytes());
+fn an_output_is_replaced_atomically() {
+    let write = |root: &Path, text: &str| StateDir::from_existing(root).write_output("j", "a/b.txt", text.as_bytes());
     let check = |root: &Path, done: bool| {
         let found = std::fs::read_to_string(root.join("jobs/j/output/a/b.txt")).unwrap();
         assert!(found == "new and longer" || !done && found == "old", "{found:?}, {done}");
         assert_eq!(crate::outputs::list(&root.join("jobs/j")).unwrap().len(), 1);
     };
     let prepare = |root: &Path| write(root, "old").unwrap();
-    Trial { prepare, act: |root: &Path| write(root, "new and longer"), check }.everything();
+    CrashTest { prepare, act: |root: &Path| write(root, "new and longer"), check }.run_all();
 }
 
 #[test]
-fn a_note_beside_a_model_is_replaced_whole() {
-    let write =
-        |root: &Path, text: &str| Models::new(root.join("models")).write_note("net", "serving.json", text.as_bytes());
+fn a_note_beside_a_model_is_replaced_atomically() {
+    let write = |root: &Path, text: &str| {
+        ModelRegistry::new(root.join("models")).write_note("net", "serving.json", text.as_bytes())
+    };
     let check = |root: &Path, done: bool| {
-        let found = Models::new(root.join("models")).note("net", "serving.json").unwrap().unwrap();
+        let found = ModelRegistry::new(root.join("models")).read_note("net", "serving.json").unwrap().unwrap();
         assert!(found == b"new" || !done && found == b"old", "{found:?}, {done}");
     };
     let prepare = |root: &Path| write(root, "old").unwrap();
-    Trial { prepare, act: |root: &Path| write(root, "new"), check }.everything();
+    CrashTest { prepare, act: |root: &Path| write(root, "new"), check }.run_all();
 }
 
 #[test]
-fn a_job_is_removed_for_good() {
+fn removing_a_job_directory_is_atomic_and_durable() {
     let prepare = |root: &Path| {
         for job in ["j", "other"] {
-            Home::at(root).write_output(job, "a/b.txt", b"x").unwrap();
-            std::fs::write(Home::at(root).job(job).join("attempt-1.log"), "line\n").unwrap();
+            StateDir::from_existing(root).write_output(job, "a/b.txt", b"x").unwrap();
+            std::fs::write(StateDir::from_existing(root).job(job).join("attempt-1.log"), "line\n").unwrap();
         }
     };
-    let act = |root: &Path| Home::at(root).remove_job("j").map(drop);
+    let act = |root: &Path| StateDir::from_existing(root).remove_job("j").map(drop);
     let check = |root: &Path, done: bool| {
-        let home = Home::at(root);
+        let home = StateDir::from_existing(root);
         assert_eq!(std::fs::read_to_string(home.job("other").join("attempt-1.log")).unwrap(), "line\n");
         assert_eq!(crate::outputs::list(&home.job("other")).unwrap().len(), 1);
         assert!(!done || !home.job("j").exists());
@@ -156,13 +157,13 @@ fn a_job_is_removed_for_good() {
             assert_eq!(std::fs::read_dir(home.jobs()).unwrap().count(), 1, "nothing hidden is left");
         }
     };
-    Trial { prepare, act, check }.everything();
+    CrashTest { prepare, act, check }.run_all();
 }
 
 #[test]
-fn a_removed_job_says_what_it_freed_and_a_path_is_no_job() {
+fn removing_a_job_returns_the_freed_bytes_and_refuses_paths() {
     let directory = scratch();
-    let home = Home::open(directory.path()).unwrap();
+    let home = StateDir::open(directory.path()).unwrap();
     home.write_output("j", "b.txt", b"four").unwrap();
     std::fs::write(home.job("j").join("attempt-1.log"), "line\n").unwrap();
     assert_eq!(home.remove_job("j").unwrap(), 9);
@@ -174,11 +175,11 @@ fn a_removed_job_says_what_it_freed_and_a_path_is_no_job() {
 }
 
 #[test]
-fn a_home_that_is_made_stays() {
-    let act = |root: &Path| Home::open(root.join("a/home"))?.write_output("j", "b.txt", b"x");
+fn a_new_state_directory_is_durable() {
+    let act = |root: &Path| StateDir::open(root.join("a/home"))?.write_output("j", "b.txt", b"x");
     let check = |root: &Path, done: bool| {
         let found = crate::outputs::list(&root.join("a/home/jobs/j")).unwrap();
         assert!(found.len() == 1 || !done && found.is_empty(), "{found:?}, {done}");
     };
-    Trial { prepare: |root: &Path| std::fs::create_dir(root.join("a")).unwrap(), act, check }.everything();
+    CrashTest { prepare: |root: &Path| std::fs::create_dir(root.join("a")).unwrap(), act, check }.run_all();
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use saggar_tensor::{DType, Descriptor};
 use thiserror::Error;
 
-use super::{Problem, StoreError};
+use super::{FileProblem, StoreError};
 use crate::digest::Digest;
 
 /// Failures of taking in, uploading and reading datasets.
@@ -38,7 +38,7 @@ pub enum DatasetError {
         /// The file.
         file: PathBuf,
         /// What is wrong with it.
-        problem: Problem,
+        problem: FileProblem,
     },
     /// A folder in which no known format is found.
     #[error(

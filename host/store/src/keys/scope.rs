@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// A kind of thing that a key may do. To change jobs is to see them too, and `admin` may everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Scope {
+pub enum KeyScope {
     /// Ask models for predictions.
     #[serde(rename = "predict")]
     Predict,
@@ -30,50 +30,56 @@ pub enum Scope {
 
 /// Text that names no scope.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{got}` is no scope; there are {}", Scope::names())]
-pub struct NotAScope {
+#[error("`{got}` is no scope; there are {}", KeyScope::names())]
+pub struct ParseScopeError {
     got: String,
 }
 
-impl Scope {
+impl KeyScope {
     /// Every scope.
-    pub const ALL: [Scope; 6] =
-        [Scope::Predict, Scope::JobsRead, Scope::JobsWrite, Scope::ModelsWrite, Scope::MetricsRead, Scope::Admin];
+    pub const ALL: [KeyScope; 6] = [
+        KeyScope::Predict,
+        KeyScope::JobsRead,
+        KeyScope::JobsWrite,
+        KeyScope::ModelsWrite,
+        KeyScope::MetricsRead,
+        KeyScope::Admin,
+    ];
 
     /// Its name: `models:write`.
     pub fn name(self) -> &'static str {
         match self {
-            Scope::Predict => "predict",
-            Scope::JobsRead => "jobs:read",
-            Scope::JobsWrite => "jobs:write",
-            Scope::ModelsWrite => "models:write",
-            Scope::MetricsRead => "metrics:read",
-            Scope::Admin => "admin",
+            KeyScope::Predict => "predict",
+            KeyScope::JobsRead => "jobs:read",
+            KeyScope::JobsWrite => "jobs:write",
+            KeyScope::ModelsWrite => "models:write",
+            KeyScope::MetricsRead => "metrics:read",
+            KeyScope::Admin => "admin",
         }
     }
 
     /// Whether who has this scope may do what `wanted` is for.
-    pub fn includes(self, wanted: Scope) -> bool {
-        self == wanted || self == Scope::Admin || (self == Scope::JobsWrite && wanted == Scope::JobsRead)
+    pub fn includes(self, wanted: KeyScope) -> bool {
+        self == wanted || self == KeyScope::Admin || (self == KeyScope::JobsWrite && wanted == KeyScope::JobsRead)
     }
 
     /// All names, for people.
     pub(crate) fn names() -> String {
-        Scope::ALL.map(Scope::name).join(", ")
+        KeyScope::ALL.map(KeyScope::name).join(", ")
     }
 }
 
-impl fmt::Display for Scope {
+impl fmt::Display for KeyScope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
 }
 
-impl FromStr for Scope {
-    type Err = NotAScope;
+impl FromStr for KeyScope {
+    type Err = ParseScopeError;
 
-    fn from_str(text: &str) -> Result<Scope, NotAScope> {
-        let found = Scope::ALL.into_iter().find(|scope| scope.name() == text);
-        found.ok_or_else(|| NotAScope { got: text.chars().take(80).collect() })
+    fn from_str(text: &str) -> Result<KeyScope, ParseScopeError> {
+        let found = KeyScope::ALL.into_iter().find(|scope| scope.name() == text);
+        found.ok_or_else(|| ParseScopeError { got: text.chars().take(80).collect() })
     }
 }

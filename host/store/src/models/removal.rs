@@ -3,17 +3,17 @@
 use std::fs;
 use std::path::Path;
 
-use super::Models;
+use super::ModelRegistry;
 use crate::error::ModelError;
 
-impl Models {
+impl ModelRegistry {
     /// Removes a version and returns the bytes that it had. Its number is not used again, and what has files of it open goes on
     /// reading them.
     ///
     /// # Errors
     /// `BadName`; `NotFound`; `Store`.
     pub fn remove(&self, model: &str, version: u64) -> Result<u64, ModelError> {
-        let dir = self.dir(model, version)?;
+        let dir = self.version_dir(model, version)?;
         let bytes = file_bytes(&dir);
         match self.versions.remove(model, version)? {
             true => Ok(bytes),
@@ -28,7 +28,7 @@ impl Models {
     /// `BadName`; `Store`.
     pub fn remove_model(&self, model: &str) -> Result<(Vec<u64>, u64), ModelError> {
         // Also the check of the name.
-        self.dir(model, 1)?;
+        self.version_dir(model, 1)?;
         let (mut removed, mut bytes) = (Vec::new(), 0);
         for version in self.versions.versions(model)? {
             match self.remove(model, version) {
@@ -52,11 +52,11 @@ fn file_bytes(dir: &Path) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Publication;
+    use super::super::ModelPublication;
     use super::*;
 
-    fn publish(models: &Models, config: &str) -> u64 {
-        let it = Publication {
+    fn publish(models: &ModelRegistry, config: &str) -> u64 {
+        let it = ModelPublication {
             model: "digits",
             plugin: b"wasm",
             variables: &[],
@@ -69,9 +69,9 @@ mod tests {
     }
 
     #[test]
-    fn a_removed_number_is_not_used_again() {
+    fn the_number_of_a_removed_version_is_not_reused() {
         let place = tempfile::tempdir().unwrap();
-        let models = Models::new(place.path());
+        let models = ModelRegistry::new(place.path());
         let numbers = ["a", "b"].map(|config| publish(&models, config));
         assert_eq!(numbers, [1, 2]);
         assert!(models.remove("digits", 2).unwrap() > 4);

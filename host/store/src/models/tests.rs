@@ -19,8 +19,8 @@ fn variables() -> Vec<SavedVariable> {
     ]
 }
 
-fn publication(variables: &[SavedVariable]) -> Publication<'_> {
-    Publication {
+fn publication(variables: &[SavedVariable]) -> ModelPublication<'_> {
+    ModelPublication {
         model: "net",
         plugin: b"\0asm",
         variables,
@@ -31,14 +31,14 @@ fn publication(variables: &[SavedVariable]) -> Publication<'_> {
     }
 }
 
-fn models() -> (TempDir, Models) {
+fn models() -> (TempDir, ModelRegistry) {
     let directory = tempfile::tempdir().unwrap();
-    let models = Models::new(directory.path());
+    let models = ModelRegistry::new(directory.path());
     (directory, models)
 }
 
 #[test]
-fn a_published_version_comes_back_without_what_is_for_training() {
+fn a_published_version_is_loaded_without_its_training_variables() {
     let (_directory, models) = models();
     let published = models.publish(&publication(&variables())).unwrap();
     assert_eq!((published.version, published.is_new), (1, true));
@@ -51,11 +51,11 @@ fn a_published_version_comes_back_without_what_is_for_training() {
     assert_eq!(files.manifest.weights, digest_of_variables(&expected));
     let found = models.scan().unwrap();
     assert_eq!(found.len(), 1);
-    assert_eq!((found[0].name.as_str(), found[0].version, &found[0].state), ("net", 1, &FoundState::Complete));
+    assert_eq!((found[0].name.as_str(), found[0].version, &found[0].state), ("net", 1, &VersionCompleteness::Complete));
 }
 
 #[test]
-fn the_same_publication_is_one_version_and_any_change_another() {
+fn publishing_again_makes_a_version_only_if_something_changed() {
     let (_directory, models) = models();
     let same = variables();
     let mut trained = variables();
@@ -63,23 +63,23 @@ fn the_same_publication_is_one_version_and_any_change_another() {
     let mut longer = variables();
     longer[2].bytes = Bytes::from(vec![7; 24]);
     let first = publication(&same);
-    let publish = |it: &Publication<'_>| models.publish(it).unwrap().version;
+    let publish = |it: &ModelPublication<'_>| models.publish(it).unwrap().version;
     assert_eq!(publish(&first), 1);
-    assert_eq!(publish(&Publication { created_ms: 99, ..first.clone() }), 1);
+    assert_eq!(publish(&ModelPublication { created_ms: 99, ..first.clone() }), 1);
     assert_eq!(publish(&publication(&longer)), 1, "the moments are no part of it");
     assert_eq!(publish(&publication(&trained)), 2);
-    assert_eq!(publish(&Publication { config: "[]", ..first.clone() }), 3);
-    assert_eq!(publish(&Publication { plugin: b"other", ..first.clone() }), 4);
-    assert_eq!(publish(&Publication { source_job: "J2", ..first.clone() }), 5);
+    assert_eq!(publish(&ModelPublication { config: "[]", ..first.clone() }), 3);
+    assert_eq!(publish(&ModelPublication { plugin: b"other", ..first.clone() }), 4);
+    assert_eq!(publish(&ModelPublication { source_job: "J2", ..first.clone() }), 5);
     assert_eq!(publish(&first), 1);
-    assert_eq!(publish(&Publication { model: "other", ..first.clone() }), 1);
+    assert_eq!(publish(&ModelPublication { model: "other", ..first.clone() }), 1);
     // A damaged version is not "the same": publishing again makes a good one.
-    std::fs::write(models.dir("net", 1).unwrap().join(WEIGHTS_FILE), "x").unwrap();
+    std::fs::write(models.version_dir("net", 1).unwrap().join(WEIGHTS_FILE), "x").unwrap();
     assert_eq!(publish(&first), 6);
 }
 
 #[test]
-fn two_publishers_at_once_make_one_version() {
+fn concurrent_publications_of_one_content_make_one_version() {
     let (_directory, models) = models();
     let variables = variables();
     let mut made: Vec<_> = std::thread::scope(|scope| {
@@ -92,18 +92,18 @@ fn two_publishers_at_once_make_one_version() {
 }
 
 #[test]
-fn names_that_are_paths_are_refused() {
+fn model_names_that_are_paths_are_refused() {
     let (directory, models) = models();
     for model in ["../x", "a/b", "", "Net", ".net"] {
-        let refused = models.publish(&Publication { model, ..publication(&[]) }).unwrap_err();
+        let refused = models.publish(&ModelPublication { model, ..publication(&[]) }).unwrap_err();
         assert!(matches!(refused, ModelError::BadName { .. }), "{refused}");
-        assert!(matches!(models.dir(model, 1), Err(ModelError::BadName { .. })));
+        assert!(matches!(models.version_dir(model, 1), Err(ModelError::BadName { .. })));
     }
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
 }
 
 #[test]
-fn weights_that_no_file_can_hold_are_refused() {
+fn weights_that_safetensors_cannot_hold_are_refused() {
     let (_directory, models) = models();
     let wrong_size = SavedVariable { bytes: Bytes::from_static(b"x"), ..variables().remove(0) };
     let reserved = SavedVariable { name: "__metadata__".to_owned(), ..variables().remove(0) };
@@ -122,7 +122,7 @@ fn a_half_copied_version_is_incomplete_with_a_reason() {
     let copy = directory.path().join("copied/7");
     let reason = |found: &str| {
         let state = models.scan().unwrap().into_iter().find(|it| it.name == "copied").unwrap().state;
-        let FoundState::Incomplete(reason) = state else { panic!("{state:?}") };
+        let VersionCompleteness::Incomplete(reason) = state else { panic!("{state:?}") };
         assert!(reason.contains(found), "{reason}");
         assert!(matches!(verify(&copy), Err(ModelError::Incomplete { .. })));
     };
@@ -156,7 +156,7 @@ fn a_half_copied_version_is_incomplete_with_a_reason() {
 }
 
 #[test]
-fn damage_of_the_same_size_is_found_when_verified() {
+fn verification_detects_damage_of_unchanged_size() {
     let (_directory, models) = models();
     let dir = models.publish(&publication(&variables())).unwrap().dir;
     let files = verify(&dir).unwrap();
@@ -169,7 +169,7 @@ fn damage_of_the_same_size_is_found_when_verified() {
             std::fs::write(&path, flipped).unwrap();
             let refused = verify(&dir).unwrap_err();
             assert!(
-                matches!(&refused, ModelError::Incomplete { file, problem: Problem::WrongDigest { .. } } if *file == path),
+                matches!(&refused, ModelError::Incomplete { file, problem: FileProblem::WrongDigest { .. } } if *file == path),
                 "{refused}"
             );
         }
@@ -214,7 +214,7 @@ fn hostile_weights_are_refused() {
 }
 
 #[test]
-fn pipes_in_the_place_of_files_are_refused_without_waiting() {
+fn named_pipes_in_a_version_are_refused_without_blocking() {
     use rustix::fs::{CWD, FileType, Mode, mknodat};
     let (_directory, models) = models();
     let dir = models.publish(&publication(&variables())).unwrap().dir;
@@ -227,9 +227,9 @@ fn pipes_in_the_place_of_files_are_refused_without_waiting() {
         let error = verify(&dir).unwrap_err().to_string();
         assert!(error.contains(file) && (error.contains("regular file") || error.contains("named pipe")), "{error}");
         let found = models.scan().unwrap();
-        assert!(matches!(&found[0].state, FoundState::Incomplete(_)), "{found:?}");
+        assert!(matches!(&found[0].state, VersionCompleteness::Incomplete(_)), "{found:?}");
     }
     pipe(&dir.with_file_name("serving.json"));
-    let error = models.note("net", "serving.json").unwrap_err().to_string();
+    let error = models.read_note("net", "serving.json").unwrap_err().to_string();
     assert!(error.contains("serving.json: a named pipe"), "{error}");
 }

@@ -35,15 +35,15 @@ pub(super) fn encode(variables: &[&SavedVariable]) -> Result<Vec<u8>, ModelError
 
 /// The variables of a file, sorted by name, sharing its bytes; or what is wrong with it.
 pub(super) fn decode(file: &Bytes, statistics: &[String]) -> Result<Vec<SavedVariable>, String> {
-    let entries = header::read(file)?;
+    let entries = header::read_tensors(file)?;
     let statistics: HashSet<&str> = statistics.iter().map(String::as_str).collect();
-    let variable = |entry: header::Entry| {
+    let variable = |entry: header::TensorEntry| {
         let is_statistic = statistics.contains(entry.name.as_str());
         SavedVariable {
             name: entry.name,
             kind: if is_statistic { VariableKind::Statistic } else { VariableKind::Parameter },
             descriptor: entry.descriptor,
-            bytes: file.slice(entry.place),
+            bytes: file.slice(entry.byte_range),
         }
     };
     let mut variables: Vec<SavedVariable> = entries.into_iter().map(variable).collect();

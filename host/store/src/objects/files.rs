@@ -33,34 +33,34 @@ use crate::limits::PUT_TRIES_MAX;
 
 /// The objects under one directory.
 #[derive(Clone, Debug)]
-pub(crate) struct Files(Arc<Inner>);
+pub(crate) struct LocalObjectStore(Arc<LocalObjectStoreInner>);
 
 #[derive(Debug)]
-struct Inner {
+struct LocalObjectStoreInner {
     root: PathBuf,
     /// Directories that this process knows to be on the disk, with all those on the way to them.
     synced: Mutex<HashSet<PathBuf>>,
 }
 
-impl Files {
+impl LocalObjectStore {
     /// The objects under `root`, which must be a directory.
-    pub(crate) fn new(root: &FsPath) -> io::Result<Files> {
+    pub(crate) fn new(root: &FsPath) -> io::Result<LocalObjectStore> {
         let root = std::path::absolute(root)?;
         if !root.is_dir() {
             return Err(io::ErrorKind::NotADirectory.into());
         }
-        Ok(Files(Arc::new(Inner { root, synced: Mutex::default() })))
+        Ok(LocalObjectStore(Arc::new(LocalObjectStoreInner { root, synced: Mutex::default() })))
     }
 
     /// Takes away what puts that were killed half-way left in a folder and below. Puts that are under way there fail.
     pub(super) fn sweep(&self, folder: &str) -> io::Result<()> {
         let mut left = vec![self.0.root.join(folder)];
         while let Some(directory) = left.pop() {
-            for (path, kind) in listed(&directory)? {
+            for (path, kind) in list_directory(&directory)? {
                 if kind.is_dir() {
                     left.push(path);
                 } else if is_staged(&path) {
-                    removed_or_gone(disk::remove_file(&path))?;
+                    ignore_not_found(disk::remove_file(&path))?;
                 }
             }
         }
@@ -77,23 +77,23 @@ impl Files {
             }
             Ok(())
         };
-        waiting_io(sync).await
+        run_blocking_io(sync).await
     }
 
     /// Has the disk hold what was deleted directly in a folder. One that is not there holds nothing.
     pub(super) fn sync_folder(&self, folder: &str) -> io::Result<()> {
-        removed_or_gone(disk::sync_directory(&self.0.root.join(folder)))
+        ignore_not_found(disk::sync_directory(&self.0.root.join(folder)))
     }
 
     /// Removes a folder and all objects in it, in one durable step as others see it.
     pub(super) async fn delete_folder(&self, folder: &str) -> io::Result<()> {
         let path = self.0.root.join(folder);
-        self.0.synced().retain(|known| !known.starts_with(&path));
-        waiting_io(move || durable::remove_directory(&path)).await
+        self.0.lock_synced().retain(|known| !known.starts_with(&path));
+        run_blocking_io(move || durable::remove_directory(&path)).await
     }
 
     /// Keeps an object from [`delete_unless_pinned`](Self::delete_unless_pinned) in every process.
-    pub(super) fn pin(&self, name: &str) -> io::Result<Pin> {
+    pub(super) fn pin(&self, name: &str) -> io::Result<ObjectPin> {
         let file = disk::open(&self.0.root.join(name))?;
         match file.try_lock_shared() {
             Err(TryLockError::WouldBlock) => return Err(io::ErrorKind::NotFound.into()),
@@ -104,7 +104,7 @@ impl Files {
         if file.metadata()?.nlink() == 0 {
             return Err(io::ErrorKind::NotFound.into());
         }
-        Ok(Pin { _file: Some(file) })
+        Ok(ObjectPin { _file: Some(file) })
     }
 
     /// Deletes an object that nobody has pinned; says whether it is gone.
@@ -114,40 +114,40 @@ impl Files {
         if file.as_ref().is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock))) {
             return Ok(false);
         }
-        removed_or_gone(disk::remove_file(&path)).map(|()| true)
+        ignore_not_found(disk::remove_file(&path)).map(|()| true)
     }
 }
 
 /// Keeps an object there for as long as it lives.
 #[derive(Debug)]
-pub(crate) struct Pin {
+pub(crate) struct ObjectPin {
     /// Locked; none in a store without locks.
     _file: Option<File>,
 }
 
-impl Pin {
+impl ObjectPin {
     /// Keeps nothing.
-    pub(super) fn none() -> Pin {
-        Pin { _file: None }
+    pub(super) fn none() -> ObjectPin {
+        ObjectPin { _file: None }
     }
 }
 
-impl Inner {
-    fn file(&self, location: &Path) -> PathBuf {
+impl LocalObjectStoreInner {
+    fn file_path(&self, location: &Path) -> PathBuf {
         location.parts().fold(self.root.clone(), |path, part| path.join(part.as_ref()))
     }
 
-    fn synced(&self) -> std::sync::MutexGuard<'_, HashSet<PathBuf>> {
+    fn lock_synced(&self) -> std::sync::MutexGuard<'_, HashSet<PathBuf>> {
         self.synced.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes sure that a directory is there and on the disk.
-    fn directory(&self, path: &FsPath) -> io::Result<()> {
-        if self.synced().contains(path) && path.is_dir() {
+    fn ensure_directory(&self, path: &FsPath) -> io::Result<()> {
+        if self.lock_synced().contains(path) && path.is_dir() {
             return Ok(());
         }
         durable::create_directories_below(&self.root, path)?;
-        self.synced().insert(path.to_owned());
+        self.lock_synced().insert(path.to_owned());
         Ok(())
     }
 
@@ -170,9 +170,9 @@ impl Inner {
         if *mode == PutMode::Create && path.exists() {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
-        self.directory(directory)?;
+        self.ensure_directory(directory)?;
         let mut staged = path.as_os_str().to_owned();
-        staged.push(format!("#{}", durable::unique()));
+        staged.push(format!("#{}", durable::unique_suffix()));
         let staged = PathBuf::from(staged);
         let file = disk::create_file(&staged, durable::PRIVATE_FILE_MODE)?;
         let pieces: Vec<&Bytes> = payload.iter().collect();
@@ -195,7 +195,7 @@ impl Inner {
     }
 
     /// An object as a listing shows it; none where the file is gone, or is none.
-    fn look(&self, path: &FsPath) -> io::Result<Option<ObjectMeta>> {
+    fn stat(&self, path: &FsPath) -> io::Result<Option<ObjectMeta>> {
         let data = match std::fs::metadata(path) {
             Ok(data) if data.is_file() => data,
             Ok(_) => return Ok(None),
@@ -218,11 +218,11 @@ impl Inner {
         let mut found = ListResult { common_prefixes: Vec::new(), objects: Vec::new(), extensions: Default::default() };
         let mut left = vec![directory.to_owned()];
         while let Some(directory) = left.pop() {
-            for (path, kind) in listed(&directory)? {
+            for (path, kind) in list_directory(&directory)? {
                 match kind.is_dir() {
                     true if deep => left.push(path),
                     true => found.common_prefixes.extend(self.location(&path)),
-                    false => found.objects.extend(self.look(&path)?),
+                    false => found.objects.extend(self.stat(&path)?),
                 }
             }
         }
@@ -230,15 +230,15 @@ impl Inner {
     }
 
     fn get(&self, location: Path, options: &GetOptions) -> Result<GetResult> {
-        let path = self.file(&location);
-        let missing = || refusal(&location, io::ErrorKind::NotFound.into());
-        let meta = self.look(&path).map_err(|error| refusal(&location, error))?.ok_or_else(missing)?;
+        let path = self.file_path(&location);
+        let missing = || object_error(&location, io::ErrorKind::NotFound.into());
+        let meta = self.stat(&path).map_err(|error| object_error(&location, error))?.ok_or_else(missing)?;
         options.check_preconditions(&meta)?;
         if options.range.is_some() {
             return Err(unsupported("reading a range"));
         }
         let bytes = if options.head { Ok(Vec::new()) } else { disk::read(&path) };
-        let bytes = bytes.map_err(|error| refusal(&location, error))?;
+        let bytes = bytes.map_err(|error| object_error(&location, error))?;
         let payload = GetResultPayload::Stream(futures::stream::once(async { Ok(bytes.into()) }).boxed());
         let range = 0..meta.size;
         Ok(GetResult { payload, meta, range, attributes: Attributes::default(), extensions: Default::default() })
@@ -246,7 +246,7 @@ impl Inner {
 }
 
 /// What is in a directory; nothing where there is none.
-fn listed(directory: &FsPath) -> io::Result<Vec<(PathBuf, std::fs::FileType)>> {
+fn list_directory(directory: &FsPath) -> io::Result<Vec<(PathBuf, std::fs::FileType)>> {
     match disk::list(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         listed => listed,
@@ -254,7 +254,7 @@ fn listed(directory: &FsPath) -> io::Result<Vec<(PathBuf, std::fs::FileType)>> {
 }
 
 /// What is gone already need not be removed.
-fn removed_or_gone(removed: io::Result<()>) -> io::Result<()> {
+fn ignore_not_found(removed: io::Result<()>) -> io::Result<()> {
     match removed {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         removed => removed,
@@ -272,7 +272,7 @@ fn is_staged(path: &FsPath) -> bool {
 const STORE: &str = "files";
 
 /// What the operating system said, of an object.
-fn refusal(location: &Path, source: io::Error) -> Error {
+fn object_error(location: &Path, source: io::Error) -> Error {
     let path = location.to_string();
     match source.kind() {
         io::ErrorKind::NotFound => Error::NotFound { path, source: source.into() },
@@ -282,17 +282,17 @@ fn refusal(location: &Path, source: io::Error) -> Error {
 }
 
 /// Runs what waits for the disk where it keeps nobody else from running.
-async fn waiting<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
-    apart(work, |error| Error::Generic { store: STORE, source: error.into() }).await
+async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    run_on_blocking_thread(work, |error| Error::Generic { store: STORE, source: error.into() }).await
 }
 
-/// As [`waiting`], for work whose error is what the operating system said.
-async fn waiting_io(work: impl FnOnce() -> io::Result<()> + Send + 'static) -> io::Result<()> {
-    apart(work, io::Error::other).await
+/// As [`run_blocking`], for work whose error is what the operating system said.
+async fn run_blocking_io(work: impl FnOnce() -> io::Result<()> + Send + 'static) -> io::Result<()> {
+    run_on_blocking_thread(work, io::Error::other).await
 }
 
 /// Runs work on a thread that may wait; `lost` makes an error of its panic. Without a runtime the thread may wait.
-async fn apart<T: Send + 'static, E: Send + 'static>(
+async fn run_on_blocking_thread<T: Send + 'static, E: Send + 'static>(
     work: impl FnOnce() -> std::result::Result<T, E> + Send + 'static,
     lost: fn(JoinError) -> E,
 ) -> std::result::Result<T, E> {
@@ -306,21 +306,21 @@ fn unsupported(operation: &str) -> Error {
     Error::NotImplemented { operation: operation.to_owned(), implementer: STORE.to_owned() }
 }
 
-impl fmt::Display for Files {
+impl fmt::Display for LocalObjectStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{STORE} in {}", self.0.root.display())
     }
 }
 
 #[async_trait]
-impl ObjectStore for Files {
+impl ObjectStore for LocalObjectStore {
     async fn put_opts(&self, location: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
         let (inner, location) = (Arc::clone(&self.0), location.clone());
         let put = move || {
-            let put = inner.put(&inner.file(&location), &payload, &options.mode);
-            put.map_err(|error| refusal(&location, error))
+            let put = inner.put(&inner.file_path(&location), &payload, &options.mode);
+            put.map_err(|error| object_error(&location, error))
         };
-        waiting(put).await?;
+        run_blocking(put).await?;
         Ok(PutResult { e_tag: None, version: None, extensions: Default::default() })
     }
 
@@ -330,16 +330,16 @@ impl ObjectStore for Files {
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
         let (inner, location) = (Arc::clone(&self.0), location.clone());
-        waiting(move || inner.get(location, &options)).await
+        run_blocking(move || inner.get(location, &options)).await
     }
 
     fn delete_stream(&self, locations: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
         let inner = Arc::clone(&self.0);
         let delete = move |location: Path| {
             let inner = Arc::clone(&inner);
-            waiting(move || match disk::remove_file(&inner.file(&location)) {
+            run_blocking(move || match disk::remove_file(&inner.file_path(&location)) {
                 Ok(()) => Ok(location),
-                Err(error) => Err(refusal(&location, error)),
+                Err(error) => Err(object_error(&location, error)),
             })
         };
         locations.and_then(delete).boxed()
@@ -347,15 +347,19 @@ impl ObjectStore for Files {
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
         let (inner, prefix) = (Arc::clone(&self.0), prefix.cloned().unwrap_or_default());
-        let listed = waiting(move || {
-            inner.list(&inner.file(&prefix), true).map_err(|error| refusal(&prefix, error)).map(|found| found.objects)
+        let listed = run_blocking(move || {
+            inner
+                .list(&inner.file_path(&prefix), true)
+                .map_err(|error| object_error(&prefix, error))
+                .map(|found| found.objects)
         });
         futures::stream::once(listed).map_ok(|objects| futures::stream::iter(objects).map(Ok)).try_flatten().boxed()
     }
 
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
         let (inner, prefix) = (Arc::clone(&self.0), prefix.cloned().unwrap_or_default());
-        waiting(move || inner.list(&inner.file(&prefix), false).map_err(|error| refusal(&prefix, error))).await
+        run_blocking(move || inner.list(&inner.file_path(&prefix), false).map_err(|error| object_error(&prefix, error)))
+            .await
     }
 
     async fn copy_opts(&self, _: &Path, _: &Path, _: CopyOptions) -> Result<()> {

@@ -1,17 +1,17 @@
 //! Identifiers that sort by time: 48 bits of milliseconds and 80 random ones, as 26 digits of
 //! Crockford's base 32. Source: the ULID specification.
 
-use crate::clock::Millis;
+use crate::clock::UnixMillis;
 use crate::durable;
 
 const DIGITS: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 
 /// A new identifier of this time.
-pub fn new(now_ms: Millis) -> String {
+pub fn new(now_ms: UnixMillis) -> String {
     encode(now_ms, durable::random_bytes())
 }
 
-fn encode(now_ms: Millis, random: [u8; 10]) -> String {
+fn encode(now_ms: UnixMillis, random: [u8; 10]) -> String {
     let mut bits = u128::from(now_ms & ((1 << 48) - 1)) << 80;
     for (at, byte) in random.into_iter().enumerate() {
         bits |= u128::from(byte) << (72 - 8 * at);

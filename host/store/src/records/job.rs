@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{JobState, Reason};
-use crate::clock::Millis;
-use crate::rights::Rights;
+use super::{JobState, StateReason};
+use crate::clock::UnixMillis;
+use crate::rights::AccessRights;
 
 /// What is asked for.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -16,13 +16,13 @@ pub struct NewJob {
     /// Everything the worker needs to know: a JSON object.
     pub spec: String,
     /// What its place in the queue depends on.
-    pub demand: Demand,
+    pub demand: SchedulingRequest,
     /// A label that jobs share, across projects.
     pub experiment: Option<String>,
     /// The name of the key that it was submitted with.
     pub owner: Option<String>,
     /// What that key may do.
-    pub rights: Rights,
+    pub rights: AccessRights,
     /// Steps to do, 0 where not known.
     pub steps_target: u64,
     /// Asking again with the same key gives the same job.
@@ -31,7 +31,7 @@ pub struct NewJob {
 
 /// What a job's turn and place depend on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Demand {
+pub struct SchedulingRequest {
     /// The queue.
     pub queue: String,
     /// Jobs of higher priority start first.
@@ -44,10 +44,10 @@ pub struct Demand {
     pub slots_milli: u32,
 }
 
-impl Default for Demand {
+impl Default for SchedulingRequest {
     /// One slot of the default queue, on any device.
-    fn default() -> Demand {
-        Demand {
+    fn default() -> SchedulingRequest {
+        SchedulingRequest {
             queue: "default".to_owned(),
             priority: 0,
             preemptible: false,
@@ -59,7 +59,7 @@ impl Default for Demand {
 
 /// A job.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Job {
+pub struct JobRecord {
     /// Unique for ever: 26 letters and digits that sort by time.
     pub id: String,
     /// `<project>-<number>`.
@@ -73,28 +73,28 @@ pub struct Job {
     /// A JSON object.
     pub spec: String,
     /// What its place in the queue depends on.
-    pub demand: Demand,
+    pub demand: SchedulingRequest,
     /// A label that jobs share, across projects.
     pub experiment: Option<String>,
     /// The name of the key that it was submitted with.
     pub owner: Option<String>,
-    /// What that key could do then. Whoever acts for the job asks [`Rights::now`].
+    /// What that key could do then. Whoever acts for the job asks [`AccessRights::now`].
     #[serde(skip)]
-    pub rights: Rights,
+    pub rights: AccessRights,
     /// Where it stands.
     pub state: JobState,
     /// Why.
-    pub reason: Reason,
+    pub reason: StateReason,
     /// Set once somebody asked it to stop.
-    pub stop: Option<Reason>,
+    pub stop: Option<StateReason>,
     /// When it was submitted.
-    pub created_ms: Millis,
+    pub created_ms: UnixMillis,
     /// When its first attempt began to run.
-    pub started_ms: Option<Millis>,
+    pub started_ms: Option<UnixMillis>,
     /// When it ended.
-    pub finished_ms: Option<Millis>,
+    pub finished_ms: Option<UnixMillis>,
     /// When it may be claimed at the earliest.
-    pub not_before_ms: Millis,
+    pub not_before_ms: UnixMillis,
     /// Steps done.
     pub step: u64,
     /// Steps to do, 0 where not known.
@@ -109,7 +109,7 @@ pub struct Job {
 
 /// A queued job, as far as its turn depends on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Waiting {
+pub struct QueuedJob {
     /// Its identifier.
     pub id: String,
     /// Its name.
@@ -119,18 +119,18 @@ pub struct Waiting {
     /// The key that it was submitted with.
     pub owner: Option<String>,
     /// What it asks for.
-    pub demand: Demand,
+    pub demand: SchedulingRequest,
     /// When it may be claimed at the earliest.
-    pub not_before_ms: Millis,
+    pub not_before_ms: UnixMillis,
     /// How long before that it was put back into the queue: the longest that it waits, wherever the clock is set.
-    pub backoff_ms: Millis,
+    pub backoff_ms: UnixMillis,
     /// Why it was put back into the queue; empty where it never ran.
-    pub reason: Reason,
+    pub reason: StateReason,
 }
 
 /// An active job, as far as the turns of others depend on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Running {
+pub struct ActiveJob {
     /// Its identifier.
     pub id: String,
     /// Its name.
@@ -140,18 +140,18 @@ pub struct Running {
     /// The key that it was submitted with.
     pub owner: Option<String>,
     /// What it took.
-    pub demand: Demand,
+    pub demand: SchedulingRequest,
     /// The pool that its attempt has its slots from.
     pub pool: String,
     /// When its attempt was claimed.
-    pub started_ms: Millis,
-    /// `Starting`, `Running` or `Stopping`.
+    pub started_ms: UnixMillis,
+    /// `Starting`, `ActiveJob` or `Stopping`.
     pub state: JobState,
 }
 
 /// What the attempts of one project and key took together, those of removed jobs included.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Spent {
+pub struct UsageTotal {
     /// The project.
     pub project: String,
     /// The key; none for jobs that were submitted without one.
@@ -164,7 +164,7 @@ pub struct Spent {
 
 /// The right to write about a job, until somebody claims or takes it over.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Lease {
+pub struct JobLease {
     /// The job's identifier.
     pub job: String,
     /// The attempt, from 1.
@@ -175,16 +175,16 @@ pub struct Lease {
 
 /// A job just claimed.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Claim {
+pub struct ClaimedJob {
     /// The job, in state `Starting`.
-    pub job: Job,
+    pub job: JobRecord,
     /// The right to write about it.
-    pub lease: Lease,
+    pub lease: JobLease,
 }
 
 /// What an attempt took.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Usage {
+pub struct AttemptUsage {
     /// First step it did: the one after its checkpoint's.
     pub first_step: u64,
     /// Last step it did.
@@ -207,13 +207,13 @@ pub struct Usage {
 
 /// One try at a job.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Attempt {
+pub struct JobAttempt {
     /// From 1.
     pub number: u32,
-    /// `Starting` and `Running`, then a final state; `Queued` where it was preempted.
+    /// `Starting` and `ActiveJob`, then a final state; `Queued` where it was preempted.
     pub state: JobState,
     /// Why it ended.
-    pub reason: Reason,
+    pub reason: StateReason,
     /// The device it ran on, once known.
     pub device: String,
     /// Whether the seconds that the device worked are wall time around the work: it has no clock of its own.
@@ -221,9 +221,9 @@ pub struct Attempt {
     /// The pool that it had its slots from.
     pub pool: String,
     /// When it was claimed.
-    pub started_ms: Millis,
+    pub started_ms: UnixMillis,
     /// When it ended.
-    pub ended_ms: Option<Millis>,
+    pub ended_ms: Option<UnixMillis>,
     /// What it took.
-    pub usage: Usage,
+    pub usage: AttemptUsage,
 }

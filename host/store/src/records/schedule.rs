@@ -2,12 +2,12 @@
 
 use serde::Serialize;
 
-use crate::clock::Millis;
-use crate::rights::Rights;
+use crate::clock::UnixMillis;
+use crate::rights::AccessRights;
 
 /// A job to submit at certain times.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Schedule {
+pub struct JobSchedule {
     /// Its name: a name as of models.
     pub name: String,
     /// When: five fields of cron, in UTC.
@@ -18,11 +18,11 @@ pub struct Schedule {
     pub owner: Option<String>,
     /// What that key could do then.
     #[serde(skip)]
-    pub rights: Rights,
+    pub rights: AccessRights,
     /// When it was made.
-    pub created_ms: Millis,
+    pub created_ms: UnixMillis,
     /// Times until here are dealt with.
-    pub settled_ms: Millis,
+    pub settled_ms: UnixMillis,
     /// The last job that was submitted for it.
     pub last_job: Option<String>,
 }

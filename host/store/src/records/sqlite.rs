@@ -11,21 +11,21 @@ use std::time::Duration;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use super::{
-    Attempt, Claim, Details, Event, Job, JobFilter, JobState, Lease, MetricPoint, NewJob, Reason, Records, Running,
-    Schedule, Spent, Usage, Waiting,
+    ActiveJob, AttemptUsage, ClaimedJob, JobAttempt, JobDetails, JobEvent, JobFilter, JobLease, JobRecord, JobRecords,
+    JobSchedule, JobState, MetricPoint, NewJob, QueuedJob, StateReason, UsageTotal,
 };
-use crate::clock::Millis;
+use crate::clock::UnixMillis;
 use crate::durable;
 use crate::error::RecordError;
 use crate::limits::RECORDS_BUSY_MS;
 
 mod job;
-mod remove;
+mod removal;
 mod row;
 mod schedule;
 mod series;
-mod space;
 mod thinning;
+mod vacuum;
 
 /// The schema's versions, oldest first. Each brings a database from the version before to its own.
 const SCHEMAS: [&str; 6] = [
@@ -45,24 +45,24 @@ pub struct SqliteRecords {
 }
 
 /// What a transaction's body can end with, before the database's name is added.
-enum Failure {
+enum TransactionError {
     Sql(rusqlite::Error),
     Record(RecordError),
 }
 
-impl From<rusqlite::Error> for Failure {
-    fn from(error: rusqlite::Error) -> Failure {
-        Failure::Sql(error)
+impl From<rusqlite::Error> for TransactionError {
+    fn from(error: rusqlite::Error) -> TransactionError {
+        TransactionError::Sql(error)
     }
 }
 
-impl From<RecordError> for Failure {
-    fn from(error: RecordError) -> Failure {
-        Failure::Record(error)
+impl From<RecordError> for TransactionError {
+    fn from(error: RecordError) -> TransactionError {
+        TransactionError::Record(error)
     }
 }
 
-type Outcome<T> = Result<T, Failure>;
+type TransactionResult<T> = Result<T, TransactionError>;
 
 impl SqliteRecords {
     /// Opens the database, making it or bringing its schema up to date.
@@ -74,7 +74,7 @@ impl SqliteRecords {
         durable::make_private_file(path).map_err(|source| RecordError::File { path: path.to_owned(), source })?;
         let connection = Connection::open(path).and_then(|connection| {
             connection.busy_timeout(Duration::from_millis(RECORDS_BUSY_MS.into()))?;
-            space::prepare(&connection)?;
+            vacuum::enable_incremental_vacuum(&connection)?;
             connection.pragma_update(None, "journal_mode", "WAL")?;
             connection.pragma_update(None, "synchronous", "FULL")?;
             connection.pragma_update(None, "foreign_keys", true)?;
@@ -83,13 +83,13 @@ impl SqliteRecords {
         let connection = connection.map_err(|source| RecordError::Database { path: path.to_owned(), source })?;
         let records = SqliteRecords { path: path.to_owned(), connection: Mutex::new(connection) };
         records.write(|tx| records.migrate(tx))?;
-        if let Err(error) = space::settle(&records.connection(), path) {
+        if let Err(error) = vacuum::configure_existing(&records.connection(), path) {
             tracing::warn!(path = %path.display(), %error, "the records give no disk space back; `saggar gc` tries again");
         }
         Ok(records)
     }
 
-    fn migrate(&self, tx: &Transaction<'_>) -> Outcome<()> {
+    fn migrate(&self, tx: &Transaction<'_>) -> TransactionResult<()> {
         let found: i64 = tx.pragma_query_value(None, "user_version", |row| row.get(0))?;
         let newest = SCHEMAS.len() as i64;
         let done = usize::try_from(found).ok().filter(|done| *done <= SCHEMAS.len());
@@ -108,48 +108,48 @@ impl SqliteRecords {
         self.connection.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write<T>(&self, body: impl FnOnce(&Transaction<'_>) -> Outcome<T>) -> Result<T, RecordError> {
+    fn write<T>(&self, body: impl FnOnce(&Transaction<'_>) -> TransactionResult<T>) -> Result<T, RecordError> {
         self.transaction(TransactionBehavior::Immediate, body)
     }
 
-    fn read<T>(&self, body: impl FnOnce(&Transaction<'_>) -> Outcome<T>) -> Result<T, RecordError> {
+    fn read<T>(&self, body: impl FnOnce(&Transaction<'_>) -> TransactionResult<T>) -> Result<T, RecordError> {
         self.transaction(TransactionBehavior::Deferred, body)
     }
 
     fn transaction<T>(
         &self,
         behaviour: TransactionBehavior,
-        body: impl FnOnce(&Transaction<'_>) -> Outcome<T>,
+        body: impl FnOnce(&Transaction<'_>) -> TransactionResult<T>,
     ) -> Result<T, RecordError> {
         let mut connection = self.connection();
-        let run = || -> Outcome<T> {
+        let run = || -> TransactionResult<T> {
             let tx = connection.transaction_with_behavior(behaviour)?;
             let value = body(&tx)?;
             tx.commit()?;
             Ok(value)
         };
         run().map_err(|failure| match failure {
-            Failure::Sql(source) => RecordError::Database { path: self.path.clone(), source },
-            Failure::Record(error) => error,
+            TransactionError::Sql(source) => RecordError::Database { path: self.path.clone(), source },
+            TransactionError::Record(error) => error,
         })
     }
 }
 
-impl Records for SqliteRecords {
-    fn submit(&self, job: &NewJob, now_ms: Millis) -> Result<Job, RecordError> {
-        job::check(job)?;
+impl JobRecords for SqliteRecords {
+    fn submit(&self, job: &NewJob, now_ms: UnixMillis) -> Result<JobRecord, RecordError> {
+        job::validate(job)?;
         self.write(|tx| job::submit(tx, job, now_ms))
     }
 
-    fn submitted(&self, key: &str) -> Result<Option<Job>, RecordError> {
-        self.read(|tx| job::submitted(tx, key))
+    fn find_by_idempotency_key(&self, key: &str) -> Result<Option<JobRecord>, RecordError> {
+        self.read(|tx| job::find_by_idempotency_key(tx, key))
     }
 
-    fn get(&self, name_or_id: &str) -> Result<Job, RecordError> {
+    fn get(&self, name_or_id: &str) -> Result<JobRecord, RecordError> {
         self.read(|tx| job::get(tx, name_or_id))
     }
 
-    fn list(&self, filter: &JobFilter) -> Result<Vec<Job>, RecordError> {
+    fn list(&self, filter: &JobFilter) -> Result<Vec<JobRecord>, RecordError> {
         self.read(|tx| job::list(tx, filter))
     }
 
@@ -157,90 +157,102 @@ impl Records for SqliteRecords {
         self.read(job::count_by_state)
     }
 
-    fn queued(&self) -> Result<Vec<Waiting>, RecordError> {
-        self.read(job::queued)
+    fn queued_jobs(&self) -> Result<Vec<QueuedJob>, RecordError> {
+        self.read(job::queued_jobs)
     }
 
-    fn running(&self) -> Result<Vec<Running>, RecordError> {
-        self.read(job::running)
+    fn active_jobs(&self) -> Result<Vec<ActiveJob>, RecordError> {
+        self.read(job::active_jobs)
     }
 
-    fn claim(&self, id: &str, pool: &str, now_ms: Millis) -> Result<Option<Claim>, RecordError> {
+    fn claim(&self, id: &str, pool: &str, now_ms: UnixMillis) -> Result<Option<ClaimedJob>, RecordError> {
         self.write(|tx| job::claim(tx, id, pool, now_ms))
     }
 
-    fn take_over(&self, id: &str, now_ms: Millis) -> Result<Lease, RecordError> {
+    fn take_over(&self, id: &str, now_ms: UnixMillis) -> Result<JobLease, RecordError> {
         self.write(|tx| job::take_over(tx, id, now_ms))
     }
 
-    fn jobs_left_running(&self) -> Result<Vec<Job>, RecordError> {
-        self.read(job::active)
+    fn jobs_left_active(&self) -> Result<Vec<JobRecord>, RecordError> {
+        self.read(job::list_active)
     }
 
-    fn set_state(&self, lease: &Lease, state: JobState, reason: &Reason, now_ms: Millis) -> Result<(), RecordError> {
+    fn set_state(
+        &self,
+        lease: &JobLease,
+        state: JobState,
+        reason: &StateReason,
+        now_ms: UnixMillis,
+    ) -> Result<(), RecordError> {
         self.write(|tx| job::set_state(tx, lease, state, reason, now_ms))
     }
 
-    fn set_device(&self, lease: &Lease, device: &str, exact: bool) -> Result<(), RecordError> {
+    fn set_device(&self, lease: &JobLease, device: &str, exact: bool) -> Result<(), RecordError> {
         self.write(|tx| job::set_device(tx, lease, device, exact))
     }
 
-    fn progress(
+    fn record_progress(
         &self,
-        lease: &Lease,
+        lease: &JobLease,
         step: u64,
         steps_target: u64,
-        usage: &Usage,
-    ) -> Result<Option<Reason>, RecordError> {
-        self.write(|tx| job::progress(tx, lease, step, steps_target, usage))
+        usage: &AttemptUsage,
+    ) -> Result<Option<StateReason>, RecordError> {
+        self.write(|tx| job::record_progress(tx, lease, step, steps_target, usage))
     }
 
-    fn record_metrics(&self, lease: &Lease, points: &[MetricPoint]) -> Result<(), RecordError> {
-        self.write(|tx| series::record(tx, lease, points))
+    fn record_metrics(&self, lease: &JobLease, points: &[MetricPoint]) -> Result<(), RecordError> {
+        self.write(|tx| series::record_points(tx, lease, points))
     }
 
-    fn record_event(&self, id: &str, kind: &str, text: &str, now_ms: Millis) -> Result<(), RecordError> {
+    fn record_event(&self, id: &str, kind: &str, text: &str, now_ms: UnixMillis) -> Result<(), RecordError> {
         self.write(|tx| {
             job::get(tx, id)?;
-            series::event(tx, id, kind, text, now_ms)
+            series::record_event(tx, id, kind, text, now_ms)
         })
     }
 
     fn finish_attempt(
         &self,
-        lease: &Lease,
+        lease: &JobLease,
         state: JobState,
-        reason: &Reason,
-        usage: &Usage,
-        now_ms: Millis,
+        reason: &StateReason,
+        usage: &AttemptUsage,
+        now_ms: UnixMillis,
     ) -> Result<(), RecordError> {
         self.write(|tx| job::finish_attempt(tx, lease, state, reason, usage, now_ms))
     }
 
-    fn finish_job(&self, lease: &Lease, state: JobState, reason: &Reason, now_ms: Millis) -> Result<Job, RecordError> {
+    fn finish_job(
+        &self,
+        lease: &JobLease,
+        state: JobState,
+        reason: &StateReason,
+        now_ms: UnixMillis,
+    ) -> Result<JobRecord, RecordError> {
         self.write(|tx| job::finish(tx, lease, state, reason, now_ms))
     }
 
     fn requeue(
         &self,
-        lease: &Lease,
-        reason: &Reason,
-        not_before_ms: Millis,
-        now_ms: Millis,
-    ) -> Result<Job, RecordError> {
+        lease: &JobLease,
+        reason: &StateReason,
+        not_before_ms: UnixMillis,
+        now_ms: UnixMillis,
+    ) -> Result<JobRecord, RecordError> {
         self.write(|tx| job::requeue(tx, lease, reason, not_before_ms, now_ms))
     }
 
-    fn request_stop(&self, id: &str, reason: &Reason, now_ms: Millis) -> Result<Job, RecordError> {
+    fn request_stop(&self, id: &str, reason: &StateReason, now_ms: UnixMillis) -> Result<JobRecord, RecordError> {
         self.write(|tx| job::request_stop(tx, id, reason, now_ms))
     }
 
-    fn remove(&self, id: &str) -> Result<Job, RecordError> {
-        while self.write(|tx| remove::remove_some_points(tx, id))? {
+    fn remove(&self, id: &str) -> Result<JobRecord, RecordError> {
+        while self.write(|tx| removal::remove_some_points(tx, id))? {
             // What cannot be cut now is cut with the next.
-            let _ = space::truncate_log(&self.connection());
+            let _ = vacuum::truncate_log(&self.connection());
         }
-        let job = self.write(|tx| remove::remove(tx, id))?;
+        let job = self.write(|tx| removal::remove(tx, id))?;
         if let Err(error) = self.compact() {
             tracing::warn!(job = job.name, %error, "the disk space of its records was not given back; `saggar gc` tries again");
         }
@@ -248,18 +260,18 @@ impl Records for SqliteRecords {
     }
 
     fn compact(&self) -> Result<(), RecordError> {
-        let given = space::give_back(&self.connection(), &self.path);
+        let given = vacuum::reclaim(&self.connection(), &self.path);
         given.map_err(|source| RecordError::Database { path: self.path.clone(), source })
     }
 
-    fn spent(&self) -> Result<Vec<Spent>, RecordError> {
-        self.read(remove::spent)
+    fn usage_totals(&self) -> Result<Vec<UsageTotal>, RecordError> {
+        self.read(removal::usage_totals)
     }
 
-    fn attempts(&self, id: &str) -> Result<Vec<Attempt>, RecordError> {
+    fn attempts(&self, id: &str) -> Result<Vec<JobAttempt>, RecordError> {
         self.read(|tx| {
             job::get(tx, id)?;
-            row::attempts(tx, id)
+            row::list_attempts(tx, id)
         })
     }
 
@@ -271,19 +283,19 @@ impl Records for SqliteRecords {
         self.read(|tx| series::points(tx, id, name, from_step, limit))
     }
 
-    fn details(&self, ids: &[String]) -> Result<HashMap<String, Details>, RecordError> {
+    fn job_details(&self, ids: &[String]) -> Result<HashMap<String, JobDetails>, RecordError> {
         self.read(|tx| series::details(tx, ids))
     }
 
-    fn events(&self, id: Option<&str>, after: u64, limit: u32) -> Result<Vec<Event>, RecordError> {
+    fn events(&self, id: Option<&str>, after: u64, limit: u32) -> Result<Vec<JobEvent>, RecordError> {
         self.read(|tx| series::events(tx, id, after, limit))
     }
 
-    fn newest_events(&self, id: &str, limit: u32) -> Result<Vec<Event>, RecordError> {
+    fn newest_events(&self, id: &str, limit: u32) -> Result<Vec<JobEvent>, RecordError> {
         self.read(|tx| series::newest_events(tx, id, limit))
     }
 
-    fn events_of_kinds(&self, id: &str, kinds: &[&str]) -> Result<Vec<Event>, RecordError> {
+    fn events_of_kinds(&self, id: &str, kinds: &[&str]) -> Result<Vec<JobEvent>, RecordError> {
         self.read(|tx| series::events_of_kinds(tx, id, kinds))
     }
 
@@ -291,12 +303,12 @@ impl Records for SqliteRecords {
         self.read(|tx| series::count_events(tx, id, kind))
     }
 
-    fn put_schedule(&self, schedule: &Schedule) -> Result<(), RecordError> {
-        schedule::check(schedule)?;
+    fn put_schedule(&self, schedule: &JobSchedule) -> Result<(), RecordError> {
+        schedule::validate(schedule)?;
         self.write(|tx| schedule::put(tx, schedule))
     }
 
-    fn schedules(&self) -> Result<Vec<Schedule>, RecordError> {
+    fn schedules(&self) -> Result<Vec<JobSchedule>, RecordError> {
         self.read(schedule::list)
     }
 
@@ -304,12 +316,12 @@ impl Records for SqliteRecords {
         self.write(|tx| schedule::remove(tx, name))
     }
 
-    fn settle_schedule(&self, name: &str, due_ms: Millis, job: Option<&str>) -> Result<bool, RecordError> {
-        self.write(|tx| schedule::settle(tx, name, due_ms, job))
+    fn advance_schedule(&self, name: &str, due_ms: UnixMillis, job: Option<&str>) -> Result<bool, RecordError> {
+        self.write(|tx| schedule::advance(tx, name, due_ms, job))
     }
 
-    fn newest_event(&self) -> Result<u64, RecordError> {
-        self.read(series::newest_event)
+    fn newest_event_sequence(&self) -> Result<u64, RecordError> {
+        self.read(series::newest_event_sequence)
     }
 }
 
@@ -319,7 +331,7 @@ mod tests {
     use crate::limits::{EVENT_TEXT_BYTES_MAX, EVENTS_OF_KIND_MAX};
 
     #[test]
-    fn fault_23_every_connection_syncs_every_commit() {
+    fn every_connection_syncs_every_commit() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("saggar.db");
         // The first makes the database, the second finds it, the third follows a process that ended.
@@ -337,13 +349,14 @@ mod tests {
     }
 
     #[test]
-    fn events_of_a_kind_are_bounded_and_their_texts_cut() {
+    fn events_of_one_kind_are_limited_and_their_texts_truncated() {
         let directory = tempfile::tempdir().unwrap();
         let records = SqliteRecords::open(&directory.path().join("saggar.db")).unwrap();
         let (project, task, spec) = ("p".to_owned(), "t".to_owned(), "{}".to_owned());
         let id = records.submit(&NewJob { project, task, spec, ..NewJob::default() }, 1).unwrap().id;
-        let many =
-            |tx: &Transaction<'_>| (0..=EVENTS_OF_KIND_MAX).try_for_each(|_| series::event(tx, &id, "PHASE", "x", 1));
+        let many = |tx: &Transaction<'_>| {
+            (0..=EVENTS_OF_KIND_MAX).try_for_each(|_| series::record_event(tx, &id, "PHASE", "x", 1))
+        };
         records.write(many).unwrap();
         records.record_event(&id, "PHASE", &"é".repeat(EVENT_TEXT_BYTES_MAX), 1).unwrap();
         assert_eq!(records.count_events(&id, "PHASE").unwrap(), u64::from(EVENTS_OF_KIND_MAX));

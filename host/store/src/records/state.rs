@@ -82,29 +82,29 @@ impl fmt::Display for JobState {
 /// Text that is no state's name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no job state")]
-pub struct NotAState(pub String);
+pub struct ParseJobStateError(pub String);
 
 impl FromStr for JobState {
-    type Err = NotAState;
+    type Err = ParseJobStateError;
 
-    fn from_str(text: &str) -> Result<JobState, NotAState> {
+    fn from_str(text: &str) -> Result<JobState, ParseJobStateError> {
         let found = JobState::ALL.into_iter().find(|state| state.name() == text);
-        found.ok_or_else(|| NotAState(text.to_owned()))
+        found.ok_or_else(|| ParseJobStateError(text.to_owned()))
     }
 }
 
 /// Why something is in its state: a code for machines, a sentence for people.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reason {
+pub struct StateReason {
     /// `UPPER_SNAKE`: `HOST_RESTART`, `DEVICE_LOST`; empty where there is nothing to explain.
     pub code: String,
     /// One sentence, for people.
     pub sentence: String,
 }
 
-impl Reason {
+impl StateReason {
     /// A reason of this code and sentence.
-    pub fn new(code: impl Into<String>, sentence: impl Into<String>) -> Reason {
-        Reason { code: code.into(), sentence: sentence.into() }
+    pub fn new(code: impl Into<String>, sentence: impl Into<String>) -> StateReason {
+        StateReason { code: code.into(), sentence: sentence.into() }
     }
 }

@@ -23,25 +23,25 @@ fn new_job(project: &str) -> NewJob {
 }
 
 /// Claims the first job in turn that may start.
-fn claim_next(records: &SqliteRecords, now_ms: Millis) -> Option<Claim> {
-    let queued = records.queued().unwrap();
+fn claim_next(records: &SqliteRecords, now_ms: UnixMillis) -> Option<ClaimedJob> {
+    let queued = records.queued_jobs().unwrap();
     queued.iter().find_map(|waiting| records.claim(&waiting.id, "any", now_ms).unwrap())
 }
 
-fn claim(records: &SqliteRecords) -> Lease {
+fn claim(records: &SqliteRecords) -> JobLease {
     claim_next(records, 1_000).unwrap().lease
 }
 
-fn priority(priority: i32) -> Demand {
-    Demand { priority, ..Demand::default() }
+fn priority(priority: i32) -> SchedulingRequest {
+    SchedulingRequest { priority, ..SchedulingRequest::default() }
 }
 
 fn point(step: u64, value: f64) -> MetricPoint {
     MetricPoint { name: "loss".to_owned(), step, value, at_ms: 7 }
 }
 
-fn reason(code: &str) -> Reason {
-    Reason::new(code, "because")
+fn reason(code: &str) -> StateReason {
+    StateReason::new(code, "because")
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn jobs_are_numbered_within_their_project() {
 }
 
 #[test]
-fn jobs_that_cannot_be_are_refused() {
+fn invalid_jobs_are_refused() {
     let (_directory, records) = records();
     let spec = |spec: &str| NewJob { spec: spec.to_owned(), ..new_job("p") };
     let refused = [
@@ -103,22 +103,22 @@ fn claims_go_by_priority_then_age_and_not_before_their_time() {
 }
 
 #[test]
-fn turns_go_by_priority_then_by_who_may_take_whose_place_then_by_age() {
+fn the_queue_is_ordered_by_priority_then_preemptibility_then_age() {
     let (_directory, records) = records();
     for (priority, preemptible) in [(1, true), (1, false), (2, true), (1, true), (2, false)] {
-        let demand = Demand { priority, preemptible, ..Demand::default() };
+        let demand = SchedulingRequest { priority, preemptible, ..SchedulingRequest::default() };
         records.submit(&NewJob { demand, ..new_job("p") }, 0).unwrap();
     }
-    let names: Vec<String> = records.queued().unwrap().into_iter().map(|waiting| waiting.name).collect();
+    let names: Vec<String> = records.queued_jobs().unwrap().into_iter().map(|waiting| waiting.name).collect();
     assert_eq!(names, ["p-5", "p-3", "p-2", "p-1", "p-4"]);
 }
 
 #[test]
-fn a_job_from_queue_to_end() {
+fn a_job_passes_from_queued_to_succeeded() {
     let (_directory, records) = records();
     let id = records.submit(&NewJob { steps_target: 50, ..new_job("p") }, 1).unwrap().id;
     let lease = claim(&records);
-    let usage = Usage {
+    let usage = AttemptUsage {
         first_step: 1,
         last_step: 50,
         wall_seconds: 2.5,
@@ -130,23 +130,23 @@ fn a_job_from_queue_to_end() {
         checkpoint_seconds: 0.125,
     };
     records.set_device(&lease, "cpu", false).unwrap();
-    records.set_state(&lease, JobState::Running, &Reason::default(), 20).unwrap();
-    assert_eq!(records.progress(&lease, 50, 60, &usage).unwrap(), None);
-    records.set_state(&lease, JobState::Running, &Reason::default(), 30).unwrap();
-    let wrong = records.set_state(&lease, JobState::Failed, &Reason::default(), 30);
+    records.set_state(&lease, JobState::Running, &StateReason::default(), 20).unwrap();
+    assert_eq!(records.record_progress(&lease, 50, 60, &usage).unwrap(), None);
+    records.set_state(&lease, JobState::Running, &StateReason::default(), 30).unwrap();
+    let wrong = records.set_state(&lease, JobState::Failed, &StateReason::default(), 30);
     assert!(matches!(wrong, Err(RecordError::Invalid { .. })));
-    records.finish_attempt(&lease, JobState::Succeeded, &Reason::default(), &usage, 40).unwrap();
-    let wrong = records.finish_job(&lease, JobState::Running, &Reason::default(), 41);
+    records.finish_attempt(&lease, JobState::Succeeded, &StateReason::default(), &usage, 40).unwrap();
+    let wrong = records.finish_job(&lease, JobState::Running, &StateReason::default(), 41);
     assert!(matches!(wrong, Err(RecordError::Invalid { .. })));
     let job = records.finish_job(&lease, JobState::Succeeded, &reason("DONE"), 41).unwrap();
     assert_eq!((job.state, job.step, job.steps_target), (JobState::Succeeded, 50, 60));
     assert_eq!((job.started_ms, job.finished_ms), (Some(20), Some(41)));
     let attempts = records.attempts(&id).unwrap();
-    let stored = Usage { gpu_seconds: 0.0, samples: i64::MAX as u64, ..usage };
+    let stored = AttemptUsage { gpu_seconds: 0.0, samples: i64::MAX as u64, ..usage };
     assert_eq!((attempts.len(), &attempts[0].usage), (1, &stored));
     assert_eq!((attempts[0].device.as_str(), attempts[0].ended_ms), ("cpu", Some(40)));
     assert!(attempts[0].seconds_estimated);
-    let late = records.progress(&lease, 51, 60, &Usage::default());
+    let late = records.record_progress(&lease, 51, 60, &AttemptUsage::default());
     assert!(matches!(late, Err(RecordError::Finished { state: JobState::Succeeded, .. })));
     assert!(matches!(records.request_stop(&id, &reason("USER"), 42), Err(RecordError::Finished { .. })));
     let kinds: Vec<_> = records.events(Some(&id), 0, 0).unwrap().into_iter().map(|event| event.kind).collect();
@@ -160,19 +160,19 @@ fn a_stale_lease_is_fenced_everywhere() {
     let (_directory, records) = records();
     let id = records.submit(&new_job("p"), 1).unwrap().id;
     let stale = claim(&records);
-    records.set_state(&stale, JobState::Running, &Reason::default(), 2).unwrap();
+    records.set_state(&stale, JobState::Running, &StateReason::default(), 2).unwrap();
     records.record_metrics(&stale, &[point(1, 0.5)]).unwrap();
-    assert_eq!(records.jobs_left_running().unwrap().len(), 1);
+    assert_eq!(records.jobs_left_active().unwrap().len(), 1);
     let owner = records.take_over(&id, 3).unwrap();
     assert_eq!((owner.attempt, owner.epoch), (stale.attempt, stale.epoch + 1));
-    let none = Reason::default();
-    let usage = Usage::default();
-    let check = |stale: &Lease| {
+    let none = StateReason::default();
+    let usage = AttemptUsage::default();
+    let check = |stale: &JobLease| {
         let before = (records.get(&id).unwrap(), records.attempts(&id).unwrap(), records.events(None, 0, 0).unwrap());
         let writes = [
             records.set_state(stale, JobState::Stopping, &none, 9),
             records.set_device(stale, "gpu", true),
-            records.progress(stale, 9, 9, &usage).map(drop),
+            records.record_progress(stale, 9, 9, &usage).map(drop),
             records.record_metrics(stale, &[point(1, 9.0)]),
             records.finish_attempt(stale, JobState::Failed, &none, &usage, 9),
             records.finish_job(stale, JobState::Failed, &none, 9).map(drop),
@@ -204,11 +204,11 @@ fn only_active_jobs_can_be_taken_over() {
     let lease = claim(&records);
     records.finish_job(&lease, JobState::Failed, &reason("BROKEN"), 3).unwrap();
     assert!(matches!(records.take_over(&id, 4), Err(RecordError::Finished { .. })));
-    assert!(records.jobs_left_running().unwrap().is_empty());
+    assert!(records.jobs_left_active().unwrap().is_empty());
 }
 
 #[test]
-fn stopping() {
+fn a_queued_job_is_cancelled_at_once_and_an_active_one_is_asked_to_stop() {
     let (_directory, records) = records();
     let queued = records.submit(&new_job("p"), 1).unwrap();
     let stopped = records.request_stop(&queued.id, &reason("USER"), 2).unwrap();
@@ -220,9 +220,9 @@ fn stopping() {
     assert_eq!(stopping.state, JobState::Stopping);
     records.request_stop(&id, &reason("SOMEBODY_ELSE"), 6).unwrap();
     // The worker was starting meanwhile; "running" does not undo the request.
-    records.set_state(&lease, JobState::Running, &Reason::default(), 7).unwrap();
+    records.set_state(&lease, JobState::Running, &StateReason::default(), 7).unwrap();
     assert_eq!(records.get(&id).unwrap().state, JobState::Stopping);
-    assert_eq!(records.progress(&lease, 1, 2, &Usage::default()).unwrap(), Some(reason("USER")));
+    assert_eq!(records.record_progress(&lease, 1, 2, &AttemptUsage::default()).unwrap(), Some(reason("USER")));
     let ended = records.requeue(&lease, &reason("PREEMPTED"), 0, 8).unwrap();
     assert_eq!((ended.state, ended.reason, ended.finished_ms), (JobState::Cancelled, reason("USER"), Some(8)));
 }
@@ -239,7 +239,7 @@ fn a_series_takes_the_latest_attempt_at_each_step() {
     let second = claim(&records);
     let not_finite = [point(4, f64::NAN), point(6, f64::INFINITY), point(7, f64::NEG_INFINITY)];
     records.record_metrics(&second, &not_finite[..1]).unwrap();
-    let latest = || records.details(std::slice::from_ref(&id)).unwrap().remove(&id).unwrap().latest;
+    let latest = || records.job_details(std::slice::from_ref(&id)).unwrap().remove(&id).unwrap().latest;
     // The newest attempt counts, though the one before did more steps.
     assert_eq!((latest().len(), latest()[0].step, latest()[0].value.is_nan()), (1, 4, true));
     records.record_metrics(&second, &not_finite[1..]).unwrap();
@@ -253,13 +253,13 @@ fn a_series_takes_the_latest_attempt_at_each_step() {
 }
 
 #[test]
-fn points_of_undone_steps_are_left_out() {
+fn points_of_steps_lost_by_a_rollback_are_left_out() {
     let (_directory, records) = records();
     let id = records.submit(&new_job("p"), 1).unwrap().id;
     let first = claim(&records);
     let points: Vec<_> = (1..=9).map(|step| point(step, 1.0)).collect();
     records.record_metrics(&first, &points).unwrap();
-    records.progress(&first, 9, 100, &Usage { last_step: 9, ..Usage::default() }).unwrap();
+    records.record_progress(&first, 9, 100, &AttemptUsage { last_step: 9, ..AttemptUsage::default() }).unwrap();
     records.requeue(&first, &reason("WORKER_LOST"), 0, 2).unwrap();
     let steps = || {
         let series = records.series(&id, "loss", 0, 0).unwrap();
@@ -268,14 +268,18 @@ fn points_of_undone_steps_are_left_out() {
     let second = claim(&records);
     assert_eq!(steps().len(), 9, "an attempt that has not begun undoes nothing");
     // It goes on from a checkpoint of step 4, and reports at other steps.
-    records.progress(&second, 4, 100, &Usage { first_step: 4, last_step: 4, ..Usage::default() }).unwrap();
+    records
+        .record_progress(&second, 4, 100, &AttemptUsage { first_step: 4, last_step: 4, ..AttemptUsage::default() })
+        .unwrap();
     assert_eq!(steps(), [(1, 1.0), (2, 1.0), (3, 1.0), (4, 1.0)]);
     records.record_metrics(&second, &[point(6, 2.0)]).unwrap();
     assert_eq!(steps()[4..], [(6, 2.0)]);
     records.requeue(&second, &reason("WORKER_LOST"), 0, 3).unwrap();
     // Without a checkpoint, everything is undone.
     let third = claim(&records);
-    records.progress(&third, 1, 100, &Usage { first_step: 0, last_step: 1, ..Usage::default() }).unwrap();
+    records
+        .record_progress(&third, 1, 100, &AttemptUsage { first_step: 0, last_step: 1, ..AttemptUsage::default() })
+        .unwrap();
     assert_eq!(steps(), []);
     records.record_metrics(&third, &[point(1, 3.0)]).unwrap();
     assert_eq!(steps(), [(1, 3.0)]);
@@ -298,7 +302,7 @@ fn names_of_series_are_sorted_and_bounded() {
 }
 
 #[test]
-fn listing_filters_and_pages() {
+fn jobs_are_listed_by_filter_and_page() {
     let (_directory, records) = records();
     for at in 0..5 {
         records.submit(&new_job(if at % 2 == 0 { "even" } else { "odd" }), at).unwrap();
@@ -356,7 +360,7 @@ fn two_processes_never_claim_the_same_job() {
 }
 
 #[test]
-fn records_outlive_the_process_and_newer_ones_are_refused() {
+fn records_are_reopened_and_newer_schemas_are_refused() {
     let (directory, records) = records();
     let path = directory.path().join("saggar.db");
     let job = records.submit(&new_job("p"), 1).unwrap();
@@ -374,9 +378,9 @@ fn records_outlive_the_process_and_newer_ones_are_refused() {
 }
 
 #[test]
-fn what_is_asked_for_is_kept() {
+fn a_submitted_job_keeps_every_field() {
     let (_directory, records) = records();
-    let demand = Demand {
+    let demand = SchedulingRequest {
         queue: "gpu".to_owned(),
         priority: 70,
         preemptible: true,
@@ -387,13 +391,13 @@ fn what_is_asked_for_is_kept() {
     let new = NewJob { demand: demand.clone(), experiment: experiment.clone(), owner: owner.clone(), ..new_job("p") };
     let job = records.submit(&new, 1).unwrap();
     assert_eq!((&job.demand, &job.experiment, &job.owner), (&demand, &experiment, &owner));
-    let waiting = records.queued().unwrap();
+    let waiting = records.queued_jobs().unwrap();
     assert_eq!((&waiting[0].demand, &waiting[0].owner, waiting[0].name.as_str()), (&demand, &owner, "p-1"));
-    assert!(records.running().unwrap().is_empty());
+    assert!(records.active_jobs().unwrap().is_empty());
     let claim = records.claim(&job.id, "pool-a", 7).unwrap().unwrap();
     assert_eq!(records.claim(&job.id, "pool-b", 8).unwrap(), None);
     assert!(matches!(records.claim("nobody", "pool-b", 8), Err(RecordError::NoSuchJob { .. })));
-    let running = records.running().unwrap();
+    let running = records.active_jobs().unwrap();
     assert_eq!((&running[0].demand, running[0].pool.as_str(), running[0].started_ms), (&demand, "pool-a", 7));
     assert_eq!(records.attempts(&claim.lease.job).unwrap()[0].pool, "pool-a");
     let of = |experiment: &str| JobFilter { experiment: Some(experiment.to_owned()), ..JobFilter::default() };
@@ -401,70 +405,71 @@ fn what_is_asked_for_is_kept() {
 }
 
 #[test]
-fn a_removed_job_is_gone_and_what_it_took_is_not() {
+fn a_removed_job_still_counts_in_the_usage_totals() {
     let (_directory, records) = records();
     let id = records.submit(&NewJob { owner: Some("ci".to_owned()), ..new_job("p") }, 1).unwrap().id;
     assert!(matches!(records.remove(&id), Err(RecordError::Invalid { .. })));
     let lease = claim(&records);
     records.record_metrics(&lease, &[point(1, 1.0)]).unwrap();
-    let usage = Usage { gpu_seconds: 1.5, wall_seconds: 2.5, ..Usage::default() };
-    records.progress(&lease, 1, 1, &usage).unwrap();
+    let usage = AttemptUsage { gpu_seconds: 1.5, wall_seconds: 2.5, ..AttemptUsage::default() };
+    records.record_progress(&lease, 1, 1, &usage).unwrap();
     assert!(matches!(records.remove(&id), Err(RecordError::Invalid { .. })));
-    records.finish_job(&lease, JobState::Succeeded, &Reason::default(), 3).unwrap();
-    let spent = records.spent().unwrap();
-    let expected = Spent { project: "p".to_owned(), owner: Some("ci".to_owned()), gpu_seconds: 1.5, wall_seconds: 2.5 };
+    records.finish_job(&lease, JobState::Succeeded, &StateReason::default(), 3).unwrap();
+    let spent = records.usage_totals().unwrap();
+    let expected =
+        UsageTotal { project: "p".to_owned(), owner: Some("ci".to_owned()), gpu_seconds: 1.5, wall_seconds: 2.5 };
     assert_eq!(spent, std::slice::from_ref(&expected));
     assert_eq!(records.remove(&id).unwrap().name, "p-1");
     assert!(matches!(records.get("p-1"), Err(RecordError::NoSuchJob { .. })));
     assert!(records.events(None, 0, 0).unwrap().is_empty());
-    assert_eq!(records.spent().unwrap(), [expected]);
+    assert_eq!(records.usage_totals().unwrap(), [expected]);
     assert_eq!(records.submit(&new_job("p"), 4).unwrap().name, "p-2");
 }
 
 #[test]
-fn schedules_are_settled_once() {
+fn a_schedule_is_advanced_once_for_each_due_time() {
     let (_directory, records) = records();
-    let schedule = Schedule {
+    let schedule = JobSchedule {
         name: "nightly".to_owned(),
         cron: "15 23 * * *".to_owned(),
         spec: "{}".to_owned(),
         owner: Some("ci".to_owned()),
-        rights: crate::rights::tests::rights(&[crate::Scope::JobsWrite], &["p"]),
+        rights: crate::rights::tests::key_rights(&[crate::KeyScope::JobsWrite], &["p"]),
         created_ms: 5,
         settled_ms: 5,
         last_job: None,
     };
     records.put_schedule(&schedule).unwrap();
     assert_eq!(records.schedules().unwrap(), std::slice::from_ref(&schedule));
-    assert!(records.settle_schedule("nightly", 9, Some("p-1")).unwrap());
-    assert!(!records.settle_schedule("nightly", 9, Some("p-2")).unwrap());
-    assert!(records.settle_schedule("nightly", 10, None).unwrap());
+    assert!(records.advance_schedule("nightly", 9, Some("p-1")).unwrap());
+    assert!(!records.advance_schedule("nightly", 9, Some("p-2")).unwrap());
+    assert!(records.advance_schedule("nightly", 10, None).unwrap());
     let kept = records.schedules().unwrap().remove(0);
     assert_eq!((kept.settled_ms, kept.last_job.as_deref()), (10, Some("p-1")));
     assert!(matches!(
-        records.put_schedule(&Schedule { name: "../x".to_owned(), ..schedule }),
+        records.put_schedule(&JobSchedule { name: "../x".to_owned(), ..schedule }),
         Err(RecordError::Invalid { .. })
     ));
     assert!(records.remove_schedule("nightly").unwrap());
     assert!(!records.remove_schedule("nightly").unwrap());
-    assert!(!records.settle_schedule("nightly", 11, None).unwrap());
+    assert!(!records.advance_schedule("nightly", 11, None).unwrap());
 }
 
 /// What a job took is counted once, whichever way it ends.
 #[test]
-fn what_a_job_took_stays_the_same_when_it_ends() {
+fn usage_totals_do_not_change_when_a_job_finishes() {
     let (_directory, records) = records();
-    let wall = || records.spent().unwrap().iter().map(|spent| spent.wall_seconds).sum::<f64>();
-    let usage = |wall_seconds| Usage { wall_seconds, ..Usage::default() };
+    let wall = || records.usage_totals().unwrap().iter().map(|spent| spent.wall_seconds).sum::<f64>();
+    let usage = |wall_seconds| AttemptUsage { wall_seconds, ..AttemptUsage::default() };
     let submit = || records.submit(&new_job("p"), 1).unwrap().id;
     let cancelled = submit();
     records.request_stop(&cancelled, &reason("USER"), 2).unwrap();
-    assert!(records.spent().unwrap().is_empty(), "it never ran");
+    assert!(records.usage_totals().unwrap().is_empty(), "it never ran");
     // Two attempts, and then stopped in the queue.
     let id = submit();
     for seconds in [1.0, 2.0] {
         let lease = claim(&records);
-        records.progress(&lease, 1, 9, &usage(seconds)).unwrap();
+        records.record_progress(&lease, 1, 9, &usage(seconds)).unwrap();
         records.requeue(&lease, &reason("PREEMPTED"), 0, 3).unwrap();
     }
     assert_eq!(wall(), 3.0);
@@ -482,11 +487,11 @@ fn what_a_job_took_stays_the_same_when_it_ends() {
     assert!(records.requeue(&lease, &reason("PREEMPTED"), 0, 9).is_err());
     assert_eq!(wall(), 7.0);
     records.remove(&id).unwrap();
-    assert_eq!((wall(), records.spent().unwrap().len()), (7.0, 1));
+    assert_eq!((wall(), records.usage_totals().unwrap().len()), (7.0, 1));
 }
 
 #[test]
-fn states_have_names_both_ways() {
+fn job_states_round_trip_as_text() {
     for state in JobState::ALL {
         assert_eq!(state.name().parse(), Ok(state));
         assert_eq!(serde_json::to_value(state).unwrap(), state.name());

@@ -6,33 +6,33 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use saggar_jobs::{Mount, Source};
-use saggar_store::{Clock, Dataset, Datasets, Home, SystemClock};
+use saggar_jobs::{DataMount, DataSource};
+use saggar_store::{Clock, ColumnarDataset, DatasetStore, StateDir, SystemClock};
 
-use crate::exit::{self, Failure};
+use crate::exit::{self, CliError};
 
 /// Directories that are tried before one is made.
-const PLACES_MAX: u32 = 1000;
+const TEMP_DIRECTORIES_MAX: u32 = 1000;
 
 /// A folder, and where the plugin finds what is in it.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Folder {
+pub(super) struct DataFolder {
     path: PathBuf,
     mount: String,
 }
 
 /// Tells folders from datasets: a name that the state directory has is a dataset, and any other path of a folder a folder.
 /// What is neither stays a dataset, whose absence is told later.
-pub(super) fn folders(data: &[String], home: Option<&Home>) -> (Vec<Folder>, Vec<String>) {
+pub(super) fn split_folders(data: &[String], home: Option<&StateDir>) -> (Vec<DataFolder>, Vec<String>) {
     let (mut folders, mut datasets) = (Vec::new(), Vec::new());
     for text in data {
         let (from, mount) = match text.rsplit_once(":/") {
             Some((from, to)) => (from, format!("/{to}")),
             None => (text.as_str(), "/data".to_owned()),
         };
-        let is_dataset = || home.is_some_and(|home| Datasets::new(home.datasets()).resolve(from).is_ok());
+        let is_dataset = || home.is_some_and(|home| DatasetStore::new(home.datasets()).resolve(from).is_ok());
         if Path::new(from).is_dir() && !is_dataset() {
-            folders.push(Folder { path: PathBuf::from(from), mount });
+            folders.push(DataFolder { path: PathBuf::from(from), mount });
         } else {
             datasets.push(text.clone());
         }
@@ -44,76 +44,77 @@ pub(super) fn folders(data: &[String], home: Option<&Home>) -> (Vec<Folder>, Vec
 ///
 /// # Errors
 /// What is not there, or is no dataset; two folders at one place.
-pub(super) fn open(
-    mounts: &[Mount],
-    folders: &[Folder],
-    home: Option<&Home>,
-) -> Result<BTreeMap<String, Arc<Dataset>>, Failure> {
+pub(super) fn open_datasets(
+    mounts: &[DataMount],
+    folders: &[DataFolder],
+    home: Option<&StateDir>,
+) -> Result<BTreeMap<String, Arc<ColumnarDataset>>, CliError> {
     let mut places: BTreeMap<&str, &Path> = BTreeMap::new();
-    for Folder { path, mount } in folders {
+    for DataFolder { path, mount } in folders {
         if let Some(other) = places.insert(mount, path) {
             let message = format!("{} and {} are both mounted at {mount}", other.display(), path.display());
             let hint = format!("name another place for one of them: --data {}:/other", path.display());
-            return Err(Failure::new(exit::USAGE, "mounted_twice", message).hint(hint));
+            return Err(CliError::new(exit::USAGE, "mounted_twice", message).with_hint(hint));
         }
     }
     let mut datasets = BTreeMap::new();
     for mount in mounts.iter().filter(|mount| !places.contains_key(mount.mount.as_str())) {
-        datasets.insert(mount.mount.clone(), Arc::new(dataset(&mount.source, home)?));
+        datasets.insert(mount.mount.clone(), Arc::new(open_dataset(&mount.source, home)?));
     }
     for (mount, path) in places {
-        datasets.insert(mount.to_owned(), Arc::new(taken_in(path)?));
+        datasets.insert(mount.to_owned(), Arc::new(ingest_folder(path)?));
     }
     Ok(datasets)
 }
 
 /// The dataset of a folder's files. Its columns are maps of files, which show them though they are deleted: nothing of them is
 /// left behind, however the command ends.
-fn taken_in(folder: &Path) -> Result<Dataset, Failure> {
-    let refuse = |error| Failure::invalid(format!("{}: {error}", folder.display()));
-    let place = Temporary::new()?;
-    let info = Datasets::new(&place.0).ingest("folder", folder, SystemClock.now_ms()).map_err(refuse)?;
-    Dataset::open(&info.dir).map_err(refuse)
+fn ingest_folder(folder: &Path) -> Result<ColumnarDataset, CliError> {
+    let refuse = |error| CliError::invalid(format!("{}: {error}", folder.display()));
+    let place = TempDirectory::new()?;
+    let info = DatasetStore::new(&place.0).ingest("folder", folder, SystemClock.now_ms()).map_err(refuse)?;
+    ColumnarDataset::open(&info.dir).map_err(refuse)
 }
 
-fn dataset(source: &Source, home: Option<&Home>) -> Result<Dataset, Failure> {
-    let Source::Dataset { .. } = source else {
+fn open_dataset(source: &DataSource, home: Option<&StateDir>) -> Result<ColumnarDataset, CliError> {
+    let DataSource::Dataset { .. } = source else {
         let message = format!("{source} cannot be measured with: what jobs wrote is the server's");
-        return Err(Failure::invalid(message).hint("name a folder, or make a dataset of it: `saggar data add`"));
+        return Err(CliError::invalid(message).with_hint("name a folder, or make a dataset of it: `saggar data add`"));
     };
     let missing = |reason: &dyn std::fmt::Display| {
         let hint = "name a folder such as examples/digits, or the state directory that has the dataset: --home DIR";
-        Failure::new(exit::NOT_FOUND, "no_dataset", reason.to_string()).hint(hint)
+        CliError::new(exit::NOT_FOUND, "no_dataset", reason.to_string()).with_hint(hint)
     };
     let home = home.ok_or_else(|| missing(&format!("there is no folder {source}, and no state directory")))?;
-    let info = Datasets::new(home.datasets()).resolve(&source.to_string()).map_err(|error| missing(&error))?;
-    Dataset::open(&info.dir).map_err(|error| Failure::invalid(error.to_string()))
+    let info = DatasetStore::new(home.datasets()).resolve(&source.to_string()).map_err(|error| missing(&error))?;
+    ColumnarDataset::open(&info.dir).map_err(|error| CliError::invalid(error.to_string()))
 }
 
 /// A directory of its own.
 #[derive(Debug)]
-struct Temporary(PathBuf);
+struct TempDirectory(PathBuf);
 
-impl Temporary {
-    fn new() -> Result<Temporary, Failure> {
+impl TempDirectory {
+    fn new() -> Result<TempDirectory, CliError> {
         let within = std::env::temp_dir();
-        for number in 0..PLACES_MAX {
+        for number in 0..TEMP_DIRECTORIES_MAX {
             // One that is there is another's: of another folder, or of a process that was killed and had this number.
             let path = within.join(format!("saggar-bench-{}-{number}", std::process::id()));
             match std::fs::create_dir(&path) {
-                Ok(()) => return Ok(Temporary(path)),
+                Ok(()) => return Ok(TempDirectory(path)),
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 Err(error) => {
-                    return Err(Failure::new(exit::UNEXPECTED, "write", format!("{}: {error}", path.display())));
+                    return Err(CliError::new(exit::UNEXPECTED, "write", format!("{}: {error}", path.display())));
                 }
             }
         }
         let message = format!("{} has too many directories saggar-bench-*", within.display());
-        Err(Failure::new(exit::UNEXPECTED, "write", message).hint("remove them, or name another directory: TMPDIR=DIR"))
+        Err(CliError::new(exit::UNEXPECTED, "write", message)
+            .with_hint("remove them, or name another directory: TMPDIR=DIR"))
     }
 }
 
-impl Drop for Temporary {
+impl Drop for TempDirectory {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
@@ -124,25 +125,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_that_is_a_folder_is_one_unless_a_dataset_has_its_name() {
+    fn a_folder_path_is_used_unless_a_dataset_has_that_name() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().to_str().unwrap();
-        let (found, rest) = folders(&[format!("{path}:/a/b"), "mnist/1".to_owned(), path.to_owned()], None);
-        let folder = |mount: &str| Folder { path: path.into(), mount: mount.to_owned() };
+        let (found, rest) = split_folders(&[format!("{path}:/a/b"), "mnist/1".to_owned(), path.to_owned()], None);
+        let folder = |mount: &str| DataFolder { path: path.into(), mount: mount.to_owned() };
         assert_eq!((found, rest), (vec![folder("/a/b"), folder("/data")], vec!["mnist/1".to_owned()]));
     }
 
     #[test]
-    fn two_folders_at_one_place_are_refused() {
-        let [one, other] = ["a", "b"].map(|path| Folder { path: path.into(), mount: "/data".to_owned() });
-        let failure = open(&[], &[one, other], None).unwrap_err();
-        assert_eq!((failure.exit, failure.message.as_str()), (exit::USAGE, "a and b are both mounted at /data"));
+    fn two_folders_with_one_mount_point_are_refused() {
+        let [one, other] = ["a", "b"].map(|path| DataFolder { path: path.into(), mount: "/data".to_owned() });
+        let failure = open_datasets(&[], &[one, other], None).unwrap_err();
+        assert_eq!((failure.exit_code, failure.message.as_str()), (exit::USAGE, "a and b are both mounted at /data"));
         assert!(failure.hint.unwrap().contains("b:/other"));
     }
 
     #[test]
-    fn directories_are_distinct_and_go_with_what_they_are_for() {
-        let [one, other] = [Temporary::new().unwrap(), Temporary::new().unwrap()];
+    fn temp_directories_are_distinct_and_removed_on_drop() {
+        let [one, other] = [TempDirectory::new().unwrap(), TempDirectory::new().unwrap()];
         assert_ne!(one.0, other.0);
         let path = one.0.clone();
         assert!(path.is_dir());
@@ -151,23 +152,25 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_was_taken_in_is_read_though_its_copy_is_gone() {
+    fn an_ingested_folder_is_readable_after_its_copy_is_removed() {
         let place = tempfile::tempdir().unwrap();
         // An array of two numbers in the form of NumPy.
         let header = format!("{:<117}\n", "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }");
         let array = [b"\x93NUMPY\x01\x00\x76\x00", header.as_bytes(), &[0; 8]].concat();
         std::fs::write(place.path().join("x.npy"), array).unwrap();
-        let folder = Folder { path: place.path().to_owned(), mount: "/data".to_owned() };
-        let datasets = open(&[], &[folder], None).unwrap();
+        let folder = DataFolder { path: place.path().to_owned(), mount: "/data".to_owned() };
+        let datasets = open_datasets(&[], &[folder], None).unwrap();
         assert_eq!(datasets["/data"].len(None).unwrap(), 2);
     }
 
     #[test]
-    fn what_is_not_there_is_said_with_what_helps() {
-        let mount =
-            Mount { source: Source::Dataset { name: "mnist".to_owned(), version: None }, mount: "/data".to_owned() };
-        let failure = open(&[mount], &[], None).unwrap_err();
-        assert_eq!(failure.exit, exit::NOT_FOUND);
+    fn a_missing_dataset_is_reported_with_a_hint() {
+        let mount = DataMount {
+            source: DataSource::Dataset { name: "mnist".to_owned(), version: None },
+            mount: "/data".to_owned(),
+        };
+        let failure = open_datasets(&[mount], &[], None).unwrap_err();
+        assert_eq!(failure.exit_code, exit::NOT_FOUND);
         assert!(failure.message.contains("mnist") && failure.hint.unwrap().contains("--home"));
     }
 }

@@ -5,26 +5,26 @@ use saggar_plugin::PluginError;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
-use crate::exit::{self, Failure};
-use crate::output::Output;
+use crate::exit::{self, CliError};
+use crate::output::CliOutput;
 use crate::units;
 
 /// What was measured on a device, or why it was not.
-pub(super) type Results<T> = Vec<(String, Result<T, Failure>)>;
+pub(super) type DeviceResults<T> = Vec<(String, Result<T, CliError>)>;
 
 /// Measures on each device of `names`. A failure is told at once, and the next device is measured all the same.
-pub(super) fn each<T>(
+pub(super) fn measure_on_each<T>(
     names: &[String],
-    output: Output,
-    mut measure: impl FnMut(Arc<dyn Backend>) -> Result<T, Failure>,
-) -> Results<T> {
+    output: CliOutput,
+    mut measure: impl FnMut(Arc<dyn Backend>) -> Result<T, CliError>,
+) -> DeviceResults<T> {
     let measured = |name: &String| {
-        let result = open(name).and_then(|device| {
-            output.note(&format!("measuring on {}", shown(device.info())));
+        let result = open_device(name).and_then(|device| {
+            output.print_note(&format!("measuring on {}", format_device(device.info())));
             measure(device)
         });
         if let Err(failure) = &result {
-            output.failure(failure);
+            output.print_error(failure);
         }
         (name.clone(), result)
     };
@@ -32,27 +32,27 @@ pub(super) fn each<T>(
 }
 
 /// The exit code of all of them: that of the first failure.
-pub(super) fn exit_code<T>(results: &Results<T>) -> i32 {
-    results.iter().find_map(|(_, result)| result.as_ref().err()).map_or(0, |failure| failure.exit)
+pub(super) fn exit_code<T>(results: &DeviceResults<T>) -> i32 {
+    results.iter().find_map(|(_, result)| result.as_ref().err()).map_or(0, |failure| failure.exit_code)
 }
 
-fn open(name: &str) -> Result<Arc<dyn Backend>, Failure> {
-    let choice = select::open(name).map_err(|error| Failure::new(exit::NO_DEVICE, "no_device", error.to_string()))?;
+fn open_device(name: &str) -> Result<Arc<dyn Backend>, CliError> {
+    let choice = select::open(name).map_err(|error| CliError::new(exit::NO_DEVICE, "no_device", error.to_string()))?;
     Ok(choice.backend)
 }
 
 /// `vulkan:0: llvmpipe, software`.
-fn shown(info: &DeviceInfo) -> String {
-    format!("{}: {}", info.name, adapter(info))
+fn format_device(info: &DeviceInfo) -> String {
+    format!("{}: {}", info.name, adapter_label(info))
 }
 
 /// The adapter's name; one in software is called so.
-pub(super) fn adapter(info: &DeviceInfo) -> String {
+pub(super) fn adapter_label(info: &DeviceInfo) -> String {
     format!("{}{}", info.adapter, if info.software { ", software" } else { "" })
 }
 
 /// What a device is and what was measured of it, as fields of an answer.
-pub(super) fn fields(info: &DeviceInfo, measured: Value) -> Map<String, Value> {
+pub(super) fn result_fields(info: &DeviceInfo, measured: Value) -> Map<String, Value> {
     let fields = json!({
         "device": info.name,
         "adapter": info.adapter,
@@ -68,38 +68,38 @@ pub(super) fn fields(info: &DeviceInfo, measured: Value) -> Map<String, Value> {
 }
 
 /// A device that was not measured, in an answer.
-pub(super) fn failed(name: &str, failure: &Failure) -> Value {
-    json!({ "device": name, "error": error(failure) })
+pub(super) fn failed_device_json(name: &str, failure: &CliError) -> Value {
+    json!({ "device": name, "error": error_json(failure) })
 }
 
 /// A failure, in an answer.
-pub(super) fn error(failure: &Failure) -> Value {
+pub(super) fn error_json(failure: &CliError) -> Value {
     json!({ "code": failure.code, "message": failure.message })
 }
 
 /// What a plugin's failure is to a user of the command.
-pub(super) fn plugin_failure(error: &PluginError) -> Failure {
-    Failure::new(exit::of_job("FAILED", error.reason()), &error.reason().to_lowercase(), error.to_string())
+pub(super) fn plugin_error(error: &PluginError) -> CliError {
+    CliError::new(exit::code_for_job("FAILED", error.reason()), &error.reason().to_lowercase(), error.to_string())
 }
 
 /// A time with its unit: `840 us`, `12.3 ms`, `2.41 s`, `2m 06s`.
-pub(super) fn time(seconds: f64) -> String {
+pub(super) fn format_seconds(seconds: f64) -> String {
     match seconds {
         0.0..0.001 => format!("{:.0} us", seconds * 1e6),
         0.001..1.0 => format!("{:.1} ms", seconds * 1e3),
         1.0..60.0 => format!("{seconds:.2} s"),
-        _ => units::show_duration(seconds),
+        _ => units::format_duration(seconds),
     }
 }
 
 /// Busy seconds; of a device without a clock of its own they are wall time around its work, and said to be estimated, as they
 /// are of jobs.
-pub(super) fn busy(info: &DeviceInfo, seconds: f64) -> String {
+pub(super) fn format_busy_seconds(info: &DeviceInfo, seconds: f64) -> String {
     format!("{seconds:.2}{}", if info.exact_seconds { "" } else { " estimated" })
 }
 
 /// A rate with three digits that tell: `1240`, `87.3`, `0.52`.
-pub(super) fn rate(per_second: f64) -> String {
+pub(super) fn format_rate(per_second: f64) -> String {
     match per_second {
         0.0..10.0 => format!("{per_second:.2}"),
         10.0..100.0 => format!("{per_second:.1}"),
@@ -112,19 +112,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_and_rates_are_short_whatever_their_size() {
-        assert_eq!([time(0.000_84), time(0.0123), time(2.414), time(126.0)], ["840 us", "12.3 ms", "2.41 s", "2m 06s"]);
-        assert_eq!([rate(0.521), rate(87.31), rate(1_240.4)], ["0.52", "87.3", "1240"]);
+    fn times_and_rates_are_formatted_with_few_digits() {
+        assert_eq!(
+            [format_seconds(0.000_84), format_seconds(0.0123), format_seconds(2.414), format_seconds(126.0)],
+            ["840 us", "12.3 ms", "2.41 s", "2m 06s"]
+        );
+        assert_eq!([format_rate(0.521), format_rate(87.31), format_rate(1_240.4)], ["0.52", "87.3", "1240"]);
     }
 
     #[test]
-    fn fh_38_a_device_without_a_clock_says_estimated() {
+    fn busy_seconds_of_a_device_without_a_clock_are_marked_estimated() {
         let mut info = saggar_device::cpu::describe();
-        assert_eq!(busy(&info, 1.5), "1.50 estimated");
+        assert_eq!(format_busy_seconds(&info, 1.5), "1.50 estimated");
         (info.backend, info.software) = ("vulkan".to_owned(), true);
-        assert_eq!(busy(&info, 1.5), "1.50 estimated");
-        assert!(adapter(&info).ends_with(", software"));
+        assert_eq!(format_busy_seconds(&info, 1.5), "1.50 estimated");
+        assert!(adapter_label(&info).ends_with(", software"));
         info.exact_seconds = true;
-        assert_eq!(busy(&info, 1.5), "1.50");
+        assert_eq!(format_busy_seconds(&info, 1.5), "1.50");
     }
 }

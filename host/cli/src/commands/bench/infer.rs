@@ -6,30 +6,30 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use saggar_device::{Backend, DeviceInfo, Meter};
-use saggar_plugin::{Host, LoadedModel, ModelLimits, ModelParts, Plugin, Terms};
-use saggar_store::Home;
+use saggar_plugin::{CompiledPlugin, LoadedModel, ModelLimits, ModelParts, PluginEngine, PredictionOptions};
+use saggar_store::StateDir;
 use saggar_store::checkpoint::SavedVariable;
 use serde_json::{Value, json};
 
-use super::device::{self, Results};
-use crate::args::BenchInfer;
-use crate::commands::{build, stored};
-use crate::exit::{self, Failure};
-use crate::output::Output;
+use super::device::{self, DeviceResults};
+use crate::args::BenchInferArgs;
+use crate::commands::{build, stored_version};
+use crate::exit::{self, CliError};
+use crate::output::CliOutput;
 
 /// How long a request may take.
-const DEADLINE: Duration = Duration::from_secs(600);
+const REQUEST_TIME_MAX: Duration = Duration::from_secs(600);
 
 /// A model that is ready to be brought up.
-struct Model {
-    host: Host,
-    plugin: Plugin,
+struct BenchModel {
+    host: PluginEngine,
+    plugin: CompiledPlugin,
     config: String,
     variables: Vec<SavedVariable>,
 }
 
 /// What one device did with requests of one size.
-struct Row {
+struct InferenceRow {
     info: DeviceInfo,
     batch: u32,
     first: Duration,
@@ -38,26 +38,26 @@ struct Row {
     busy: Duration,
 }
 
-pub(super) fn infer(args: &BenchInfer, output: Output) -> Result<i32, Failure> {
-    let model = Model::of(args, output)?;
-    let results = device::each(&args.devices, output, |device| model.requests(&device, args));
+pub(super) fn infer(args: &BenchInferArgs, output: CliOutput) -> Result<i32, CliError> {
+    let model = BenchModel::from_args(args, output)?;
+    let results = device::measure_on_each(&args.devices, output, |device| model.run_requests(&device, args));
     if output.json {
-        output.json(&document(args, &model, &results));
+        output.print_json(&results_document(args, &model, &results));
     } else {
         let rows = results.iter().filter_map(|(_, result)| result.as_ref().ok()).flatten();
-        let cells: Vec<Vec<String>> = rows.map(Row::cells).collect();
+        let cells: Vec<Vec<String>> = rows.map(InferenceRow::table_cells).collect();
         let headers =
             ["DEVICE", "ADAPTER", "DRIVER", "BATCH", "FIRST", "P50", "P99", "REQUESTS/S", "ITEMS/S", "GPU-SEC"];
         if !cells.is_empty() {
-            output.table(&headers, &cells);
+            output.print_table(&headers, &cells);
         }
     }
     Ok(device::exit_code(&results))
 }
 
-impl Model {
-    fn of(args: &BenchInfer, output: Output) -> Result<Model, Failure> {
-        let home = super::home(&args.home)?;
+impl BenchModel {
+    fn from_args(args: &BenchInferArgs, output: CliOutput) -> Result<BenchModel, CliError> {
+        let home = super::open_state_dir(&args.home)?;
         let path = Path::new(&args.model);
         let is_plugin = path.is_file() || path.join("Cargo.toml").is_file();
         let weights = match (&args.weights, is_plugin) {
@@ -66,32 +66,32 @@ impl Model {
             (None, true) => {
                 let message = format!("{} is a plugin's code, and a prediction takes weights", args.model);
                 let hint = "name a model, or the one that has the weights: --model digits@3";
-                return Err(Failure::new(exit::USAGE, "no_weights", message).hint(hint));
+                return Err(CliError::new(exit::USAGE, "no_weights", message).with_hint(hint));
             }
         };
-        let models = args.models.clone().or_else(|| home.as_ref().map(Home::models));
+        let models = args.models.clone().or_else(|| home.as_ref().map(StateDir::models));
         let hint = "name a version's directory, or the state directory that has the model: --home DIR";
-        let (files, variables) = stored::version(weights, models.as_deref(), hint)?;
+        let (files, variables) = stored_version::open_version(weights, models.as_deref(), hint)?;
         let wasm = match (is_plugin, args.weights.is_some()) {
             (true, _) => {
-                let component = if path.is_dir() { build::component(path, output)? } else { path.to_owned() };
-                super::component(&component)?
+                let component = if path.is_dir() { build::build_component(path, output)? } else { path.to_owned() };
+                super::read_component(&component)?
             }
-            (false, false) => files.load_plugin().map_err(|error| Failure::invalid(error.to_string()))?,
+            (false, false) => files.load_plugin().map_err(|error| CliError::invalid(error.to_string()))?,
             (false, true) => {
                 let message = format!("there is no plugin {}", args.model);
-                return Err(Failure::new(exit::NOT_FOUND, "no_plugin", message)
-                    .hint("name a .wasm component, or the directory of a plugin"));
+                return Err(CliError::new(exit::NOT_FOUND, "no_plugin", message)
+                    .with_hint("name a .wasm component, or the directory of a plugin"));
             }
         };
-        let host = super::host(home.as_ref())?;
-        let plugin = host.compile(&wasm).map_err(|error| Failure::invalid(format!("{}: {error}", args.model)))?;
-        Ok(Model { host, plugin, config: files.manifest.config, variables })
+        let host = super::plugin_host(home.as_ref())?;
+        let plugin = host.compile(&wasm).map_err(|error| CliError::invalid(format!("{}: {error}", args.model)))?;
+        Ok(BenchModel { host, plugin, config: files.manifest.config, variables })
     }
 
     /// Brings it up on the device, and has it answer requests of each size.
-    fn requests(&self, device: &Arc<dyn Backend>, args: &BenchInfer) -> Result<Vec<Row>, Failure> {
-        let failed = |error| device::plugin_failure(&error);
+    fn run_requests(&self, device: &Arc<dyn Backend>, args: &BenchInferArgs) -> Result<Vec<InferenceRow>, CliError> {
+        let failed = |error| device::plugin_error(&error);
         let meter = Meter::unlimited();
         let parts = ModelParts {
             plugin: self.plugin.clone(),
@@ -100,28 +100,37 @@ impl Model {
             weights_meter: meter.clone(),
             meter: meter.clone(),
             limits: ModelLimits { instances_max: 1, ..ModelLimits::default() },
-            started: None,
+            on_instance_start: None,
         };
         let model = LoadedModel::load(&self.host, parts, Arc::clone(device)).map_err(failed)?;
         let row = |&batch: &u32| {
-            let inputs = model.example(batch as usize).map_err(failed)?;
+            let inputs = model.default_batch(batch as usize).map_err(failed)?;
             let request = || {
                 let inputs = inputs.clone();
                 let began = Instant::now();
-                model.predict(inputs, &Terms::within(DEADLINE)).map(|_| began.elapsed()).map_err(failed)
+                model
+                    .predict(inputs, &PredictionOptions::with_deadline(REQUEST_TIME_MAX))
+                    .map(|_| began.elapsed())
+                    .map_err(failed)
             };
             let first = request()?;
             let before = meter.busy_time();
-            let mut took = (0..args.requests).map(|_| request()).collect::<Result<Vec<Duration>, Failure>>()?;
+            let mut took = (0..args.requests).map(|_| request()).collect::<Result<Vec<Duration>, CliError>>()?;
             device.synchronize().map_err(|error| failed(error.into()))?;
             took.sort_unstable();
-            Ok(Row { info: device.info().clone(), batch, first, took, busy: meter.busy_time().saturating_sub(before) })
+            Ok(InferenceRow {
+                info: device.info().clone(),
+                batch,
+                first,
+                took,
+                busy: meter.busy_time().saturating_sub(before),
+            })
         };
         args.batch.iter().map(row).collect()
     }
 }
 
-impl Row {
+impl InferenceRow {
     /// Requests in a second, one after the other.
     fn requests_per_second(&self) -> f64 {
         let all: Duration = self.took.iter().sum();
@@ -132,25 +141,25 @@ impl Row {
         percentile(&self.took, percent).as_secs_f64()
     }
 
-    fn cells(&self) -> Vec<String> {
+    fn table_cells(&self) -> Vec<String> {
         let rate = self.requests_per_second();
         vec![
             self.info.name.clone(),
-            device::adapter(&self.info),
+            device::adapter_label(&self.info),
             self.info.driver.clone(),
             self.batch.to_string(),
-            device::time(self.first.as_secs_f64()),
-            device::time(self.percentile(50)),
-            device::time(self.percentile(99)),
-            device::rate(rate),
-            device::rate(rate * f64::from(self.batch)),
-            device::busy(&self.info, self.busy.as_secs_f64()),
+            device::format_seconds(self.first.as_secs_f64()),
+            device::format_seconds(self.percentile(50)),
+            device::format_seconds(self.percentile(99)),
+            device::format_rate(rate),
+            device::format_rate(rate * f64::from(self.batch)),
+            device::format_busy_seconds(&self.info, self.busy.as_secs_f64()),
         ]
     }
 
-    fn json(&self) -> Value {
+    fn to_json(&self) -> Value {
         let rate = self.requests_per_second();
-        let fields = device::fields(
+        let fields = device::result_fields(
             &self.info,
             json!({
                 "batch": self.batch,
@@ -173,10 +182,10 @@ fn percentile(sorted: &[Duration], percent: usize) -> Duration {
     sorted.get(rank - 1).copied().unwrap_or_default()
 }
 
-fn document(args: &BenchInfer, model: &Model, results: &Results<Vec<Row>>) -> Value {
-    let rows = |(name, result): &(String, Result<Vec<Row>, Failure>)| match result {
-        Ok(rows) => rows.iter().map(Row::json).collect(),
-        Err(failure) => vec![device::failed(name, failure)],
+fn results_document(args: &BenchInferArgs, model: &BenchModel, results: &DeviceResults<Vec<InferenceRow>>) -> Value {
+    let rows = |(name, result): &(String, Result<Vec<InferenceRow>, CliError>)| match result {
+        Ok(rows) => rows.iter().map(InferenceRow::to_json).collect(),
+        Err(failure) => vec![device::failed_device_json(name, failure)],
     };
     let rows: Vec<Value> = results.iter().flat_map(rows).collect();
     json!({ "model": args.model, "plugin": model.plugin.digest().hex(), "results": rows })
@@ -187,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_percentile_is_one_of_the_times() {
+    fn a_percentile_is_one_of_the_measured_times() {
         let sorted: Vec<Duration> = (1..=200).map(Duration::from_millis).collect();
         let ms = |percent| percentile(&sorted, percent).as_millis();
         assert_eq!((ms(50), ms(99), ms(100)), (100, 198, 200));

@@ -8,40 +8,40 @@ use std::path::Path;
 use saggar_compile::cost::kernel_cost;
 use serde_json::{Value, json};
 
-use super::profile::{Kernels, named, percent, rates, scaled};
-use crate::exit::{self, Failure};
+use super::profile::{KernelProfile, format_si, kernel_label, percent_of_peak, rates_per_second};
+use crate::exit::{self, CliError};
 
 /// The row of dispatches.
-const DISPATCHES: u32 = 1;
+const DISPATCH_THREAD: u32 = 1;
 /// The row of kernels.
-const KERNELS: u32 = 2;
+const KERNEL_THREAD: u32 = 2;
 
 /// Creates the file that a trace is to be written to.
 ///
 /// # Errors
 /// It cannot be created.
-pub(super) fn create(path: &Path) -> Result<File, Failure> {
-    File::create(path).map_err(|error| failed(path, &error))
+pub(super) fn create_trace_file(path: &Path) -> Result<File, CliError> {
+    File::create(path).map_err(|error| write_error(path, &error))
 }
 
 /// Writes the trace of all devices to `to`, which was created at `path`.
 ///
 /// # Errors
 /// It cannot be written to its end.
-pub(super) fn write(path: &Path, to: impl Write, devices: &[&Kernels]) -> Result<(), Failure> {
+pub(super) fn write_trace(path: &Path, to: impl Write, devices: &[&KernelProfile]) -> Result<(), CliError> {
     let mut buffered = BufWriter::new(to);
-    let written = serde_json::to_writer(&mut buffered, &document(devices)).map_err(std::io::Error::from);
+    let written = serde_json::to_writer(&mut buffered, &trace_document(devices)).map_err(std::io::Error::from);
     // What is buffered last meets its errors here; dropped, it would hide them.
-    written.and_then(|()| buffered.flush()).map_err(|error| failed(path, &error))
+    written.and_then(|()| buffered.flush()).map_err(|error| write_error(path, &error))
 }
 
-fn failed(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::new(exit::UNEXPECTED, "write", format!("{}: {error}", path.display()))
+fn write_error(path: &Path, error: &std::io::Error) -> CliError {
+    CliError::new(exit::UNEXPECTED, "write", format!("{}: {error}", path.display()))
 }
 
-fn document(devices: &[&Kernels]) -> Value {
-    let events: Vec<Value> = (1..).zip(devices).flat_map(|(number, kernels)| events(number, kernels)).collect();
-    let device = |kernels: &&Kernels| {
+fn trace_document(devices: &[&KernelProfile]) -> Value {
+    let events: Vec<Value> = (1..).zip(devices).flat_map(|(number, kernels)| trace_events(number, kernels)).collect();
+    let device = |kernels: &&KernelProfile| {
         json!({
             "device": kernels.info.name,
             "adapter": kernels.info.adapter,
@@ -57,37 +57,37 @@ fn document(devices: &[&Kernels]) -> Value {
 }
 
 /// Events of one device. Kernels follow each other from the beginning of their dispatch: only what each took is known.
-fn events(process: u32, kernels: &Kernels) -> Vec<Value> {
+fn trace_events(process: u32, kernels: &KernelProfile) -> Vec<Value> {
     let row_name = |kind: &str, thread: u32, name: &str| json!({ "ph": "M", "name": kind, "pid": process, "tid": thread, "args": { "name": name } });
     let [operations, bytes] = [kernels.peak.operations_per_second, kernels.peak.bytes_per_second];
     let (name, adapter) = (&kernels.info.name, &kernels.info.adapter);
-    let title = format!("{name}: {adapter}, peak {}, {}", scaled(operations, "FLOP/s"), scaled(bytes, "B/s"));
+    let title = format!("{name}: {adapter}, peak {}, {}", format_si(operations, "FLOP/s"), format_si(bytes, "B/s"));
     let row = if kernels.is_estimated() { "kernels (times estimated)" } else { "kernels" };
     let mut events = vec![
         row_name("process_name", 0, &title),
-        row_name("thread_name", DISPATCHES, "dispatches"),
-        row_name("thread_name", KERNELS, row),
+        row_name("thread_name", DISPATCH_THREAD, "dispatches"),
+        row_name("thread_name", KERNEL_THREAD, row),
     ];
     for dispatched in &kernels.profile.dispatches {
         let program = &kernels.profile.programs[dispatched.program];
         let mut at = micros(dispatched.started.as_secs_f64());
         events.push(json!({
             "ph": "X", "cat": "dispatch", "name": format!("program {}", dispatched.program), "pid": process,
-            "tid": DISPATCHES, "ts": at, "dur": micros(dispatched.duration.as_secs_f64()),
+            "tid": DISPATCH_THREAD, "ts": at, "dur": micros(dispatched.duration.as_secs_f64()),
             "args": { "kernels": program.kernels.len() },
         }));
-        for (kernel, seconds) in program.kernels.iter().zip(kernels.seconds(dispatched)) {
+        for (kernel, seconds) in program.kernels.iter().zip(kernels.kernel_seconds(dispatched)) {
             let cost = kernel_cost(program, kernel);
-            let rates = rates(cost, seconds);
+            let rates = rates_per_second(cost, seconds);
             events.push(json!({
-                "ph": "X", "cat": "kernel", "name": named(program, kernel), "pid": process, "tid": KERNELS, "ts": at,
+                "ph": "X", "cat": "kernel", "name": kernel_label(program, kernel), "pid": process, "tid": KERNEL_THREAD, "ts": at,
                 "dur": micros(seconds),
                 "args": {
                     "flop": cost.operations,
                     "bytes": cost.bytes,
                     "flop_per_second": rates[0],
                     "bytes_per_second": rates[1],
-                    "percent_of_peak": percent(rates, kernels.peak),
+                    "percent_of_peak": percent_of_peak(rates, kernels.peak),
                     "estimated": dispatched.kernels.is_none(),
                 },
             }));
@@ -106,9 +106,9 @@ mod tests {
     use super::*;
 
     /// A disk that is full.
-    struct Full;
+    struct FullDiskWriter;
 
-    impl Write for Full {
+    impl Write for FullDiskWriter {
         fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
             Err(std::io::ErrorKind::StorageFull.into())
         }
@@ -119,15 +119,15 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_that_is_not_written_to_its_end_is_a_failure() {
+    fn a_trace_that_cannot_be_written_completely_is_an_error() {
         let path = Path::new("out.json");
         // It is short: all of it is buffered until the end.
-        let failure = write(path, Full, &[]).unwrap_err();
+        let failure = write_trace(path, FullDiskWriter, &[]).unwrap_err();
         assert!(failure.message.starts_with("out.json: "), "{failure}");
         let mut text = Vec::new();
-        write(path, &mut text, &[]).unwrap();
+        write_trace(path, &mut text, &[]).unwrap();
         assert!(serde_json::from_slice::<Value>(&text).unwrap()["traceEvents"].is_array());
         let place = tempfile::tempdir().unwrap();
-        assert_eq!(create(place.path()).unwrap_err().code, "write", "a directory is no file");
+        assert_eq!(create_trace_file(place.path()).unwrap_err().code, "write", "a directory is no file");
     }
 }

@@ -5,56 +5,60 @@ use std::sync::Arc;
 
 use saggar_device::{Backend, DeviceInfo, Meter};
 use saggar_jobs::JobSpec;
-use saggar_jobs::measure::{Estimate, Measured, Trial, Until, measure};
-use saggar_plugin::{Host, Plugin, PluginError};
-use saggar_store::{Dataset, Models};
+use saggar_jobs::measure::{MeasureUntil, MeasurementConfig, TrainingEstimate, TrainingMeasurement, measure_training};
+use saggar_plugin::{CompiledPlugin, PluginEngine, PluginError};
+use saggar_store::{ColumnarDataset, ModelRegistry};
 use serde_json::{Value, json};
 
-use super::data::{self, folders};
-use super::device::{self, Results};
-use super::profile::{self, Kernels};
+use super::data::{self, split_folders};
+use super::device::{self, DeviceResults};
+use super::profile::{self, KernelProfile};
 use super::trace;
-use crate::args::{BenchTrain, Run};
+use crate::args::{BenchTrainArgs, RunArgs};
 use crate::commands::run;
-use crate::exit::Failure;
-use crate::output::Output;
+use crate::exit::CliError;
+use crate::output::CliOutput;
 
 /// A training that is ready to be measured.
-struct Training {
-    host: Host,
-    plugin: Plugin,
+struct BenchTraining {
+    host: PluginEngine,
+    plugin: CompiledPlugin,
     spec: JobSpec,
-    datasets: BTreeMap<String, Arc<Dataset>>,
-    models: Option<Models>,
+    datasets: BTreeMap<String, Arc<ColumnarDataset>>,
+    models: Option<ModelRegistry>,
 }
 
 /// What one device did.
-struct Row {
+struct TrainingRow {
     info: DeviceInfo,
-    measured: Measured,
+    measured: TrainingMeasurement,
     /// For the steps that were asked for, from a short beginning; or for the whole training, from all of them.
-    estimate: Option<Estimate>,
+    estimate: Option<TrainingEstimate>,
     /// What the steps took that were asked for.
     took_seconds: Option<f64>,
     /// What its kernels took, or why that is not known, where it is asked for.
-    kernels: Option<Result<Kernels, Failure>>,
+    kernels: Option<Result<KernelProfile, CliError>>,
 }
 
-pub(super) fn train(args: &BenchTrain, output: Output) -> Result<i32, Failure> {
-    let training = Training::of(args, output)?;
+pub(super) fn train(args: &BenchTrainArgs, output: CliOutput) -> Result<i32, CliError> {
+    let training = BenchTraining::from_args(args, output)?;
     // Where no trace can be written, nothing is measured for one.
-    let file = args.profile.as_deref().map(|path| Ok((path, trace::create(path)?))).transpose()?;
-    let results = device::each(&args.devices, output, |device| {
-        let trial = training.trial(Until::Steps(args.steps));
-        let measured = measure(&training.host, &training.plugin, &device, Meter::unlimited(), trial, |_, _| true);
-        let measured = measured.map_err(|error| device::plugin_failure(&error))?;
-        let kernels = args.profile.as_ref().map(|_| Kernels::of(&device, |device| training.repeat(device, args)));
-        Ok(Row { kernels, ..Row::new(device.info().clone(), measured, args) })
+    let file = args.profile.as_deref().map(|path| Ok((path, trace::create_trace_file(path)?))).transpose()?;
+    let results = device::measure_on_each(&args.devices, output, |device| {
+        let trial = training.measurement_config(MeasureUntil::Steps(args.steps));
+        let measured =
+            measure_training(&training.host, &training.plugin, &device, Meter::unlimited(), trial, |_, _| true);
+        let measured = measured.map_err(|error| device::plugin_error(&error))?;
+        let kernels = args
+            .profile
+            .as_ref()
+            .map(|_| KernelProfile::measure(&device, |device| training.run_profiled(device, args)));
+        Ok(TrainingRow { kernels, ..TrainingRow::new(device.info().clone(), measured, args) })
     });
     if output.json {
-        output.json(&document(args, &training.plugin, &results));
+        output.print_json(&results_document(args, &training.plugin, &results));
     } else {
-        show(args, &results, output);
+        print_results(args, &results, output);
     }
     // What was measured is shown already, whatever becomes of the profile.
     let mut code = device::exit_code(&results);
@@ -66,58 +70,60 @@ pub(super) fn train(args: &BenchTrain, output: Output) -> Result<i32, Failure> {
             Ok(kernels) => profiled.push(kernels),
             Err(failure) => {
                 let message = format!("{name}: measured, but not profiled: {}", failure.message);
-                output.failure(&Failure::new(failure.exit, &failure.code, message));
-                code = if code == 0 { failure.exit } else { code };
+                output.print_error(&CliError::new(failure.exit_code, &failure.code, message));
+                code = if code == 0 { failure.exit_code } else { code };
             }
         }
     }
     if !output.json {
-        profiled.iter().for_each(|kernels| kernels.show(output));
+        profiled.iter().for_each(|kernels| kernels.print(output));
     }
     if let Some((path, file)) = file {
-        trace::write(path, file, &profiled)?;
-        output.note(&format!("wrote {}: chrome://tracing and https://ui.perfetto.dev show it", path.display()));
+        trace::write_trace(path, file, &profiled)?;
+        output.print_note(&format!("wrote {}: chrome://tracing and https://ui.perfetto.dev show it", path.display()));
     }
     Ok(code)
 }
 
-impl Training {
-    fn of(args: &BenchTrain, output: Output) -> Result<Training, Failure> {
-        let home = super::home(&args.home)?;
-        let (folders, datasets) = folders(&args.data, home.as_ref());
-        let run = Run {
+impl BenchTraining {
+    fn from_args(args: &BenchTrainArgs, output: CliOutput) -> Result<BenchTraining, CliError> {
+        let home = super::open_state_dir(&args.home)?;
+        let (folders, datasets) = split_folders(&args.data, home.as_ref());
+        let run = RunArgs {
             plugin: args.plugin.clone(),
             task: args.task.clone(),
             data: datasets,
             parameters: [args.param.clone(), args.parameters.clone()].concat(),
-            ..Run::default()
+            ..RunArgs::default()
         };
-        let (mut spec, component) = run::local(&run, output)?;
+        let (mut spec, component) = run::local_run(&run, output)?;
         spec.seed = args.seed.unwrap_or(spec.seed);
         if let Some(precision) = &args.precision {
             spec.precision = serde_json::from_value(json!(precision))
-                .map_err(|error| Failure::invalid(format!("--precision: {error}")))?;
+                .map_err(|error| CliError::invalid(format!("--precision: {error}")))?;
         }
-        let datasets = data::open(&spec.data, &folders, home.as_ref())?;
-        let host = super::host(home.as_ref())?;
-        let wasm = super::component(&component)?;
-        let invalid = |error| Failure::invalid(format!("{}: {error}", component.display()));
+        let datasets = data::open_datasets(&spec.data, &folders, home.as_ref())?;
+        let host = super::plugin_host(home.as_ref())?;
+        let wasm = super::read_component(&component)?;
+        let invalid = |error| CliError::invalid(format!("{}: {error}", component.display()));
         let plugin = host.compile(&wasm).map_err(invalid)?;
-        if !plugin.trains() {
+        if !plugin.has_trainer() {
             let message = format!("{} exports no trainer", component.display());
-            return Err(Failure::invalid(message).hint("`saggar bench infer` measures a plugin that only predicts"));
+            return Err(
+                CliError::invalid(message).with_hint("`saggar bench infer` measures a plugin that only predicts")
+            );
         }
-        Ok(Training { host, plugin, spec, datasets, models: home.map(|home| Models::new(home.models())) })
+        Ok(BenchTraining { host, plugin, spec, datasets, models: home.map(|home| ModelRegistry::new(home.models())) })
     }
 
     /// Trains for a few more steps, on a device that writes kernels down.
-    fn repeat(&self, device: &Arc<dyn Backend>, args: &BenchTrain) -> Result<(), PluginError> {
-        let trial = self.trial(Until::Steps(args.steps.min(profile::STEPS_MAX)));
-        measure(&self.host, &self.plugin, device, Meter::unlimited(), trial, |_, _| true).map(|_| ())
+    fn run_profiled(&self, device: &Arc<dyn Backend>, args: &BenchTrainArgs) -> Result<(), PluginError> {
+        let trial = self.measurement_config(MeasureUntil::Steps(args.steps.min(profile::STEPS_MAX)));
+        measure_training(&self.host, &self.plugin, device, Meter::unlimited(), trial, |_, _| true).map(|_| ())
     }
 
-    fn trial(&self, until: Until) -> Trial {
-        Trial {
+    fn measurement_config(&self, until: MeasureUntil) -> MeasurementConfig {
+        MeasurementConfig {
             spec: self.spec.clone(),
             datasets: self.datasets.clone(),
             secrets: Default::default(),
@@ -128,77 +134,77 @@ impl Training {
     }
 }
 
-impl Row {
-    fn new(info: DeviceInfo, measured: Measured, args: &BenchTrain) -> Row {
+impl TrainingRow {
+    fn new(info: DeviceInfo, measured: TrainingMeasurement, args: &BenchTrainArgs) -> TrainingRow {
         let timeline = &measured.timeline;
         let steps = args.steps.min(timeline.steps());
         let estimate = match args.total {
-            true => measured.steps_in_all().and_then(|all| timeline.estimate(all, true)),
-            false => timeline.beginning(steps).estimate(steps, false),
+            true => measured.total_steps().and_then(|all| timeline.estimate(all, true)),
+            false => timeline.shortest_sufficient_prefix(steps).estimate(steps, false),
         };
-        let took_seconds = timeline.time_of(steps).map(|time| time.as_secs_f64());
-        Row { info, estimate, took_seconds, measured, kernels: None }
+        let took_seconds = timeline.time_at_step(steps).map(|time| time.as_secs_f64());
+        TrainingRow { info, estimate, took_seconds, measured, kernels: None }
     }
 
     fn first_step_seconds(&self) -> f64 {
-        self.measured.timeline.first_step().unwrap_or_default().as_secs_f64()
+        self.measured.timeline.first_step_time().unwrap_or_default().as_secs_f64()
     }
 
-    fn cells(&self) -> Vec<String> {
-        let rate = self.measured.timeline.steps_per_second().map_or_else(|| "-".to_owned(), device::rate);
+    fn table_cells(&self) -> Vec<String> {
+        let rate = self.measured.timeline.steps_per_second().map_or_else(|| "-".to_owned(), device::format_rate);
         let estimate = self.estimate.map_or_else(
             || "unknown".to_owned(),
             |it| {
                 let at_least = if it.lacks_epoch_end { "at least " } else { "" };
-                let time = device::time(it.time.as_secs_f64());
+                let time = device::format_seconds(it.time.as_secs_f64());
                 format!("{at_least}{time} for {} (from {} steps)", it.steps, it.measured_steps)
             },
         );
         vec![
             self.info.name.clone(),
-            device::adapter(&self.info),
+            device::adapter_label(&self.info),
             self.info.driver.clone(),
-            device::time(self.first_step_seconds()),
+            device::format_seconds(self.first_step_seconds()),
             rate,
-            device::busy(&self.info, self.measured.busy.as_secs_f64()),
-            self.took_seconds.map_or_else(|| "-".to_owned(), device::time),
+            device::format_busy_seconds(&self.info, self.measured.busy.as_secs_f64()),
+            self.took_seconds.map_or_else(|| "-".to_owned(), device::format_seconds),
             estimate,
         ]
     }
 
-    fn json(&self) -> Value {
-        let mut fields = device::fields(
+    fn to_json(&self) -> Value {
+        let mut fields = device::result_fields(
             &self.info,
             json!({
                 "steps": self.measured.timeline.steps(),
-                "steps_in_all": self.measured.steps_in_all(),
+                "steps_in_all": self.measured.total_steps(),
                 "first_step_seconds": self.first_step_seconds(),
                 "steps_per_second": self.measured.timeline.steps_per_second(),
                 "gpu_seconds": self.measured.busy.as_secs_f64(),
                 "seconds": self.took_seconds,
-                "estimate": self.estimate.map(|it| it.fields()),
+                "estimate": self.estimate.map(|it| it.to_json()),
             }),
         );
-        let kernels = |kernels: &Result<Kernels, Failure>| match kernels {
-            Ok(kernels) => kernels.json(),
-            Err(failure) => json!({ "error": device::error(failure) }),
+        let kernels = |kernels: &Result<KernelProfile, CliError>| match kernels {
+            Ok(kernels) => kernels.to_json(),
+            Err(failure) => json!({ "error": device::error_json(failure) }),
         };
         fields.extend(self.kernels.as_ref().map(|it| ("profile".to_owned(), kernels(it))));
         Value::Object(fields)
     }
 }
 
-fn document(args: &BenchTrain, plugin: &Plugin, results: &Results<Row>) -> Value {
-    let device = |(name, result): &(String, Result<Row, Failure>)| match result {
-        Ok(row) => row.json(),
-        Err(failure) => device::failed(name, failure),
+fn results_document(args: &BenchTrainArgs, plugin: &CompiledPlugin, results: &DeviceResults<TrainingRow>) -> Value {
+    let device = |(name, result): &(String, Result<TrainingRow, CliError>)| match result {
+        Ok(row) => row.to_json(),
+        Err(failure) => device::failed_device_json(name, failure),
     };
     let devices: Vec<Value> = results.iter().map(device).collect();
     json!({ "plugin": plugin.digest().hex(), "steps": args.steps, "devices": devices })
 }
 
-fn show(args: &BenchTrain, results: &Results<Row>, output: Output) {
-    let rows: Vec<&Row> = results.iter().filter_map(|(_, result)| result.as_ref().ok()).collect();
+fn print_results(args: &BenchTrainArgs, results: &DeviceResults<TrainingRow>, output: CliOutput) {
+    let rows: Vec<&TrainingRow> = results.iter().filter_map(|(_, result)| result.as_ref().ok()).collect();
     if rows.is_empty() {
         return;
     }
@@ -206,11 +212,11 @@ fn show(args: &BenchTrain, results: &Results<Row>, output: Output) {
     let steps = rows.iter().map(|row| row.measured.timeline.steps().min(args.steps)).max().unwrap_or(args.steps);
     let took = format!("{steps} STEPS");
     let headers = ["DEVICE", "ADAPTER", "DRIVER", "FIRST STEP", "STEPS/S", "GPU-SEC", &took, "ESTIMATE"];
-    output.table(&headers, &rows.iter().map(|row| row.cells()).collect::<Vec<_>>());
+    output.print_table(&headers, &rows.iter().map(|row| row.table_cells()).collect::<Vec<_>>());
     if steps < args.steps {
-        output.note(&format!("the plugin's whole training has {steps} steps"));
+        output.print_note(&format!("the plugin's whole training has {steps} steps"));
     }
     if rows.iter().any(|row| row.estimate.is_some_and(|it| it.lacks_epoch_end)) {
-        output.note("no epoch ended in the steps that were measured: what comes with its end, such as a validation, is not in the estimate; more --steps tell");
+        output.print_note("no epoch ended in the steps that were measured: what comes with its end, such as a validation, is not in the estimate; more --steps tell");
     }
 }

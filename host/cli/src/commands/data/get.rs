@@ -7,27 +7,28 @@ use saggar_store::archive;
 use saggar_store::limits::UPLOAD_BYTES_MAX;
 use serde_json::json;
 
-use crate::args::DataGet;
-use crate::client::{Client, segment};
-use crate::exit::{self, Failure};
-use crate::output::Output;
-use crate::partial;
-use crate::progress::Progress;
+use crate::args::DataGetArgs;
+use crate::atomic_file;
+use crate::client::{ApiClient, encode_path_segment};
+use crate::exit::{self, CliError};
+use crate::output::CliOutput;
+use crate::progress::ProgressDisplay;
 
-pub(super) fn get(args: &DataGet, client: &Client, output: Output) -> Result<(), Failure> {
-    let versions = super::versions(&args.dataset, client)?;
+pub(super) fn get(args: &DataGetArgs, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
+    let versions = super::find_versions(&args.dataset, client)?;
     // Some last one is always there.
     let Some(newest) = versions.last() else { return Ok(()) };
     let name = newest["name"].as_str().unwrap_or_default();
     let dir = args.output.clone().unwrap_or_else(|| PathBuf::from(name));
-    refuse_full(&dir)?;
-    let (bytes, body) = client.download(&format!("/api/v1/datasets/{}/{}/export", segment(name), newest["version"]))?;
-    let part = partial::beside(&dir);
-    let written = |error: io::Error| Failure::new(exit::UNEXPECTED, "write", format!("{}: {error}", part.display()));
+    check_destination(&dir)?;
+    let (bytes, body) =
+        client.download(&format!("/api/v1/datasets/{}/{}/export", encode_path_segment(name), newest["version"]))?;
+    let part = atomic_file::partial_path(&dir);
+    let written = |error: io::Error| CliError::new(exit::UNEXPECTED, "write", format!("{}: {error}", part.display()));
     std::fs::create_dir_all(&part).map_err(written)?;
-    let progress = Progress::of_bytes("fetching", bytes, output);
-    let unpacked = archive::unpack_tar(Counted { reader: body, progress }, name, &part, UPLOAD_BYTES_MAX)
-        .map_err(|error| Failure::new(exit::UNEXPECTED, "broken_answer", error.to_string()))
+    let progress = ProgressDisplay::for_bytes("fetching", bytes, output);
+    let unpacked = archive::unpack_tar(ProgressReader { reader: body, progress }, name, &part, UPLOAD_BYTES_MAX)
+        .map_err(|error| CliError::new(exit::UNEXPECTED, "broken_answer", error.to_string()))
         // An empty directory in its place gives way.
         .and_then(|bytes| std::fs::rename(&part, &dir).map(|()| bytes).map_err(written));
     if unpacked.is_err() {
@@ -36,20 +37,21 @@ pub(super) fn get(args: &DataGet, client: &Client, output: Output) -> Result<(),
     let bytes = unpacked?;
     if output.json {
         let (name, version) = (&newest["name"], &newest["version"]);
-        output.json(&json!({ "name": name, "version": version, "dir": dir.display().to_string(), "bytes": bytes }));
+        output
+            .print_json(&json!({ "name": name, "version": version, "dir": dir.display().to_string(), "bytes": bytes }));
     } else {
-        output.line(&dir.display().to_string());
-        output.note(&format!("  {}, {} items", super::reference(newest), newest["items"]));
+        output.print_line(&dir.display().to_string());
+        output.print_note(&format!("  {}, {} items", super::version_reference(newest), newest["items"]));
     }
     Ok(())
 }
 
 /// Refuses a directory that holds something: nothing is written over. One that is named by where it is, such as `.`, is
 /// refused too: what is fetched takes its place, and nothing can take that one's.
-fn refuse_full(dir: &Path) -> Result<(), Failure> {
+fn check_destination(dir: &Path) -> Result<(), CliError> {
     if dir.file_name().is_none() {
         let message = format!("{} is no name for a directory of its own", dir.display());
-        return Err(Failure::invalid(message).hint("name a directory that is to be made with --output DIR"));
+        return Err(CliError::invalid(message).with_hint("name a directory that is to be made with --output DIR"));
     }
     let empty = match dir.read_dir() {
         Ok(mut entries) => entries.next().is_none(),
@@ -59,17 +61,17 @@ fn refuse_full(dir: &Path) -> Result<(), Failure> {
     if empty {
         return Ok(());
     }
-    Err(Failure::new(exit::CONFLICT, "exists", format!("{} is there already", dir.display()))
-        .hint("name another directory with --output DIR"))
+    Err(CliError::new(exit::CONFLICT, "exists", format!("{} is there already", dir.display()))
+        .with_hint("name another directory with --output DIR"))
 }
 
 /// A reader that shows how far it has come.
-struct Counted<R> {
+struct ProgressReader<R> {
     reader: R,
-    progress: Progress,
+    progress: ProgressDisplay,
 }
 
-impl<R: Read> Read for Counted<R> {
+impl<R: Read> Read for ProgressReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let n = self.reader.read(buffer)?;
         self.progress.advance(n as u64);

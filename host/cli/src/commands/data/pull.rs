@@ -9,7 +9,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use saggar_store::Archive;
+use saggar_store::ArchiveFormat;
 use saggar_store::digest::Digest;
 use saggar_store::limits::UPLOAD_BYTES_MAX;
 use ureq::http::StatusCode;
@@ -17,20 +17,20 @@ use ureq::http::header::{CONTENT_LENGTH, CONTENT_RANGE, RANGE};
 use ureq::{Agent, Body};
 
 use super::push;
-use crate::args::DataPull;
-use crate::client::Client;
-use crate::exit::{self, Failure};
-use crate::output::Output;
-use crate::progress::Progress;
+use crate::args::DataPullArgs;
+use crate::client::ApiClient;
+use crate::exit::{self, CliError};
+use crate::output::CliOutput;
+use crate::progress::ProgressDisplay;
 
 /// How often a download that breaks off goes on by itself.
-const TRIES: u32 = 5;
+const DOWNLOAD_TRIES_MAX: u32 = 5;
 
-pub(super) fn pull(args: &DataPull, client: &Client, output: Output) -> Result<(), Failure> {
-    let refuse = |_| Failure::invalid(format!("--sha256 {}: expected 64 hexadecimal digits", args.sha256));
+pub(super) fn pull(args: &DataPullArgs, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
+    let refuse = |_| CliError::invalid(format!("--sha256 {}: expected 64 hexadecimal digits", args.sha256));
     let expected: Digest = args.sha256.to_ascii_lowercase().parse().map_err(refuse)?;
     let file_name = file_name(&args.url)?;
-    let place = Place::open(&expected)?;
+    let place = DownloadFile::create_in_cache(&expected)?;
     let file = match args.url.strip_prefix("file://") {
         Some(path) => PathBuf::from(path),
         None => {
@@ -39,36 +39,38 @@ pub(super) fn pull(args: &DataPull, client: &Client, output: Output) -> Result<(
         }
     };
     let (found, _) = Digest::of_file(&file)
-        .map_err(|error| Failure::new(exit::NOT_FOUND, "unreadable", format!("{}: {error}", file.display())))?;
+        .map_err(|error| CliError::new(exit::NOT_FOUND, "unreadable", format!("{}: {error}", file.display())))?;
     if found != expected {
         let _ = fs::remove_file(&place.part);
         let message = format!("{}: SHA-256 {found}, expected {expected}", args.url);
-        return Err(Failure::invalid(message).hint("the file is another one by now, or the digest is that of another"));
+        return Err(
+            CliError::invalid(message).with_hint("the file is another one by now, or the digest is that of another")
+        );
     }
     let folder = place.unpack(&file, &file_name)?;
-    push::folder(&inner(&folder.0), &args.name, client, output)?;
+    push::push_folder(&innermost_folder(&folder.0), &args.name, client, output)?;
     let _ = fs::remove_file(&place.part);
     Ok(())
 }
 
 /// The last name in an address, without its query.
-fn file_name(url: &str) -> Result<String, Failure> {
+fn file_name(url: &str) -> Result<String, CliError> {
     let known = ["https://", "http://", "file://"];
     let Some(rest) = known.iter().find_map(|scheme| url.strip_prefix(scheme)) else {
         let message = format!("{url}: the address begins with none of {}", known.join(", "));
-        return Err(Failure::invalid(message).hint("for files of this machine there is `saggar data push DIR`"));
+        return Err(CliError::invalid(message).with_hint("for files of this machine there is `saggar data push DIR`"));
     };
     let path = rest.split(['?', '#']).next().unwrap_or_default();
     let name = path.rsplit_once('/').map_or("", |(_, name)| name);
     let plain = |c: char| c.is_ascii_alphanumeric() || "._-+@ ".contains(c);
     if name.is_empty() || name.starts_with('.') || !name.chars().all(plain) {
-        return Err(Failure::invalid(format!("{url}: it ends in no plain name of a file")));
+        return Err(CliError::invalid(format!("{url}: it ends in no plain name of a file")));
     }
     Ok(name.to_owned())
 }
 
 /// The folder to be pushed: what lies alone in another one stands for it, unless it is a class of images.
-fn inner(folder: &Path) -> PathBuf {
+fn innermost_folder(folder: &Path) -> PathBuf {
     let entries = |folder: &Path| -> Vec<PathBuf> {
         folder.read_dir().into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path())).collect()
     };
@@ -77,72 +79,72 @@ fn inner(folder: &Path) -> PathBuf {
         ending.is_some_and(|ending| ["png", "jpg", "jpeg"].contains(&&*ending))
     };
     match entries(folder).as_slice() {
-        [only] if only.is_dir() && !entries(only).iter().any(image) => inner(only),
+        [only] if only.is_dir() && !entries(only).iter().any(image) => innermost_folder(only),
         _ => folder.to_owned(),
     }
 }
 
 /// Where a file is kept until it was pushed.
-struct Place {
+struct DownloadFile {
     part: PathBuf,
 }
 
-impl Place {
+impl DownloadFile {
     /// In the user's own cache, by digest.
-    fn open(digest: &Digest) -> Result<Place, Failure> {
+    fn create_in_cache(digest: &Digest) -> Result<DownloadFile, CliError> {
         let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let cache = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")));
         let cache = cache.ok_or_else(|| {
-            Failure::invalid("neither HOME nor XDG_CACHE_HOME is set, so there is no place for the download")
+            CliError::invalid("neither HOME nor XDG_CACHE_HOME is set, so there is no place for the download")
         })?;
         let dir = cache.join("saggar/pulls");
-        fs::create_dir_all(&dir).map_err(|error| written(&dir, &error))?;
-        Ok(Place { part: dir.join(format!("{digest}.part")) })
+        fs::create_dir_all(&dir).map_err(|error| write_error(&dir, &error))?;
+        Ok(DownloadFile { part: dir.join(format!("{digest}.part")) })
     }
 
     /// Fetches the file, or what is missing of it.
-    fn download(&self, url: &str, output: Output) -> Result<(), Failure> {
+    fn download(&self, url: &str, output: CliOutput) -> Result<(), CliError> {
         let config = Agent::config_builder()
             .http_status_as_error(false)
             .timeout_connect(Some(Duration::from_secs(10)))
             .timeout_recv_response(Some(Duration::from_secs(60)))
             .user_agent(concat!("saggar/", env!("CARGO_PKG_VERSION")));
         let agent = Agent::new_with_config(config.build());
-        let mut progress = Progress::of_bytes("fetching", 0, output);
+        let mut progress = ProgressDisplay::for_bytes("fetching", 0, output);
         let mut broken = 0;
         loop {
             let have = fs::metadata(&self.part).map_or(0, |data| data.len());
-            match self.fetch(&agent, url, have, &mut progress)? {
+            match self.fetch_range(&agent, url, have, &mut progress)? {
                 None => return Ok(()),
                 Some(error) => {
                     // Only tries that brought nothing count: a slow line may break often.
                     let now = fs::metadata(&self.part).map_or(0, |data| data.len());
                     broken = if now > have { 1 } else { broken + 1 };
-                    if broken >= TRIES {
-                        return Err(Failure::new(exit::UNREACHABLE, "unreachable", format!("{url}: {error}"))
-                            .hint("run it again to go on where it broke off"));
+                    if broken >= DOWNLOAD_TRIES_MAX {
+                        return Err(CliError::new(exit::UNREACHABLE, "unreachable", format!("{url}: {error}"))
+                            .with_hint("run it again to go on where it broke off"));
                     }
-                    progress.note(&format!("{url}: {error}; going on at byte {now}"));
+                    progress.print_note(&format!("{url}: {error}; going on at byte {now}"));
                 }
             }
         }
     }
 
     /// One request. What broke off is told as an error that may pass.
-    fn fetch(
+    fn fetch_range(
         &self,
         agent: &Agent,
         url: &str,
         have: u64,
-        progress: &mut Progress,
-    ) -> Result<Option<io::Error>, Failure> {
+        progress: &mut ProgressDisplay,
+    ) -> Result<Option<io::Error>, CliError> {
         let mut request = agent.get(url);
         if have > 0 {
             request = request.header(RANGE, format!("bytes={have}-"));
         }
         let answer = match request.call() {
             Ok(answer) => answer,
-            Err(error @ ureq::Error::BadUri(_)) => return Err(Failure::invalid(format!("{url}: {error}"))),
+            Err(error @ ureq::Error::BadUri(_)) => return Err(CliError::invalid(format!("{url}: {error}"))),
             Err(error) => return Ok(Some(io::Error::other(error.to_string()))),
         };
         let header = |name| answer.headers().get(name).and_then(|value| value.to_str().ok());
@@ -150,28 +152,28 @@ impl Place {
         let length: u64 = header(CONTENT_LENGTH).and_then(|length| length.parse().ok()).unwrap_or(0);
         let begin = match answer.status() {
             StatusCode::OK => 0,
-            StatusCode::PARTIAL_CONTENT if begins_at(range.as_deref(), have) => have,
+            StatusCode::PARTIAL_CONTENT if range_begins_at(range.as_deref(), have) => have,
             // All of it is there, or something else: the digest tells.
             StatusCode::RANGE_NOT_SATISFIABLE if have > 0 => return Ok(None),
             status if status.is_server_error() => return Ok(Some(io::Error::other(format!("answers {status}")))),
             status => {
-                return Err(Failure::new(exit::NOT_FOUND, "not_found", format!("{url}: the answer is {status}")));
+                return Err(CliError::new(exit::NOT_FOUND, "not_found", format!("{url}: the answer is {status}")));
             }
         };
         progress.set(begin, begin + length, "");
-        self.append(answer.into_body(), begin, begin + length, progress)
+        self.append_body(answer.into_body(), begin, begin + length, progress)
     }
 
     /// Writes a body behind the first `begin` bytes.
-    fn append(
+    fn append_body(
         &self,
         body: Body,
         begin: u64,
         total: u64,
-        progress: &mut Progress,
-    ) -> Result<Option<io::Error>, Failure> {
-        let failed = |error: io::Error| written(&self.part, &error);
-        let mut file = open(&self.part, begin).map_err(failed)?;
+        progress: &mut ProgressDisplay,
+    ) -> Result<Option<io::Error>, CliError> {
+        let failed = |error: io::Error| write_error(&self.part, &error);
+        let mut file = open_for_append(&self.part, begin).map_err(failed)?;
         let (mut reader, mut done, mut piece) = (body.into_reader(), begin, vec![0; 1 << 18]);
         loop {
             let n = match reader.read(&mut piece) {
@@ -183,7 +185,7 @@ impl Place {
             done += n as u64;
             if done > UPLOAD_BYTES_MAX {
                 let _ = fs::remove_file(&self.part);
-                return Err(Failure::invalid(format!("the file has more than {UPLOAD_BYTES_MAX} bytes")));
+                return Err(CliError::invalid(format!("the file has more than {UPLOAD_BYTES_MAX} bytes")));
             }
             file.write_all(&piece[..n]).map_err(failed)?;
             progress.set(done, total, "");
@@ -191,20 +193,20 @@ impl Place {
     }
 
     /// The files in it, in a folder that goes with what is returned.
-    fn unpack(&self, file: &Path, name: &str) -> Result<Folder, Failure> {
-        let folder = Folder(self.part.with_extension(format!("{}.files", std::process::id())));
+    fn unpack(&self, file: &Path, name: &str) -> Result<UnpackedFolder, CliError> {
+        let folder = UnpackedFolder(self.part.with_extension(format!("{}.files", std::process::id())));
         let _ = fs::remove_dir_all(&folder.0);
-        fs::create_dir(&folder.0).map_err(|error| written(&folder.0, &error))?;
-        match Archive::of_name(name) {
+        fs::create_dir(&folder.0).map_err(|error| write_error(&folder.0, &error))?;
+        match ArchiveFormat::from_file_name(name) {
             Some(archive) => {
                 archive
                     .unpack(file, name, &folder.0, UPLOAD_BYTES_MAX)
-                    .map_err(|error| Failure::invalid(error.to_string()).hint("nothing of it was pushed"))?;
+                    .map_err(|error| CliError::invalid(error.to_string()).with_hint("nothing of it was pushed"))?;
             }
             None => {
                 let target = folder.0.join(name);
                 let linked = fs::hard_link(file, &target).or_else(|_| fs::copy(file, &target).map(drop));
-                linked.map_err(|error| written(&target, &error))?;
+                linked.map_err(|error| write_error(&target, &error))?;
             }
         }
         Ok(folder)
@@ -212,7 +214,7 @@ impl Place {
 }
 
 /// The file with its first `begin` bytes, to be written behind them.
-fn open(path: &Path, begin: u64) -> io::Result<File> {
+fn open_for_append(path: &Path, begin: u64) -> io::Result<File> {
     let mut file = OpenOptions::new().create(true).write(true).truncate(false).open(path)?;
     file.set_len(begin)?;
     io::Seek::seek(&mut file, io::SeekFrom::Start(begin))?;
@@ -220,19 +222,19 @@ fn open(path: &Path, begin: u64) -> io::Result<File> {
 }
 
 /// Whether a part of a file begins where it was asked to: `bytes 100-199/200`.
-fn begins_at(range: Option<&str>, begin: u64) -> bool {
+fn range_begins_at(range: Option<&str>, begin: u64) -> bool {
     let first = range.and_then(|range| range.strip_prefix("bytes ")?.split('-').next()?.parse().ok());
     first == Some(begin)
 }
 
-fn written(path: &Path, error: &io::Error) -> Failure {
-    Failure::new(exit::UNEXPECTED, "write", format!("{}: {error}", path.display()))
+fn write_error(path: &Path, error: &io::Error) -> CliError {
+    CliError::new(exit::UNEXPECTED, "write", format!("{}: {error}", path.display()))
 }
 
 /// A folder that goes when this does.
-struct Folder(PathBuf);
+struct UnpackedFolder(PathBuf);
 
-impl Drop for Folder {
+impl Drop for UnpackedFolder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -243,7 +245,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_files() {
+    fn file_names_are_taken_from_urls() {
         for (url, name) in [
             ("https://a.b/c/d.tar.gz?download=1#x", "d.tar.gz"),
             ("http://127.0.0.1:1/x.npz", "x.npz"),
@@ -254,22 +256,22 @@ mod tests {
         for url in
             ["ftp://a/b", "https://a.b", "https://a.b/", "https://a.b/..", "https://a.b/.x", "x.npz", "http://a/b%2f"]
         {
-            assert_eq!(file_name(url).unwrap_err().exit, exit::INVALID, "{url}");
+            assert_eq!(file_name(url).unwrap_err().exit_code, exit::INVALID, "{url}");
         }
-        assert!(begins_at(Some("bytes 100-199/200"), 100));
-        assert!(!begins_at(Some("bytes 0-199/200"), 100) && !begins_at(None, 0));
+        assert!(range_begins_at(Some("bytes 100-199/200"), 100));
+        assert!(!range_begins_at(Some("bytes 0-199/200"), 100) && !range_begins_at(None, 0));
     }
 
     #[test]
-    fn a_folder_in_a_folder_stands_for_it() {
+    fn a_single_nested_folder_is_the_dataset_root() {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name);
         fs::create_dir_all(path("a/b/cat")).unwrap();
         fs::write(path("a/b/cat/1.PNG"), "").unwrap();
-        assert_eq!(inner(directory.path()), path("a/b"));
+        assert_eq!(innermost_folder(directory.path()), path("a/b"));
         fs::write(path("a/x.npy"), "").unwrap();
-        assert_eq!(inner(directory.path()), path("a"));
+        assert_eq!(innermost_folder(directory.path()), path("a"));
         fs::write(path("notes.md"), "").unwrap();
-        assert_eq!(inner(directory.path()), directory.path());
+        assert_eq!(innermost_folder(directory.path()), directory.path());
     }
 }

@@ -5,46 +5,50 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use saggar_store::digest::{Digest, Hasher};
+use saggar_store::digest::{Digest, Sha256Hasher};
 use saggar_store::limits::{UPLOAD_BYTES_MAX, UPLOAD_FILES_MAX};
 use saggar_store::regular_file;
 use serde_json::{Value, json};
 
-use super::ignored::Ignored;
-use crate::args::DataPush;
-use crate::client::{Client, Payload};
-use crate::exit::{self, Failure};
-use crate::output::Output;
-use crate::progress::Progress;
+use super::ignore_file::IgnorePatterns;
+use crate::args::DataPushArgs;
+use crate::client::{ApiClient, RequestBody};
+use crate::exit::{self, CliError};
+use crate::output::CliOutput;
+use crate::progress::ProgressDisplay;
 use crate::units;
 
 /// Bytes of a chunk; the server takes no larger ones.
 const CHUNK_BYTES: usize = 4 << 20;
 
 /// Where a chunk can be read again.
-struct Place {
+struct ChunkLocation {
     path: PathBuf,
     index: u64,
     bytes: u64,
 }
 
-pub(super) fn push(args: &DataPush, client: &Client, output: Output) -> Result<(), Failure> {
+pub(super) fn push(args: &DataPushArgs, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
     let name = match &args.name {
         Some(name) => name.clone(),
         None => default_name(&args.dir),
     };
-    if args.dir.is_file() { file(&args.dir, &name, client, output) } else { folder(&args.dir, &name, client, output) }
+    if args.dir.is_file() {
+        push_file(&args.dir, &name, client, output)
+    } else {
+        push_folder(&args.dir, &name, client, output)
+    }
 }
 
 /// Sends one file as a version of the dataset `name`.
-fn file(path: &Path, name: &str, client: &Client, output: Output) -> Result<(), Failure> {
+fn push_file(path: &Path, name: &str, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
     let root = path.parent().unwrap_or(Path::new(""));
     send_all(root, &[path.to_owned()], name, client, output)
 }
 
 /// Sends a folder as a version of the dataset `name`.
-pub(super) fn folder(dir: &Path, name: &str, client: &Client, output: Output) -> Result<(), Failure> {
-    send_all(dir, &files(dir)?, name, client, output)
+pub(super) fn push_folder(dir: &Path, name: &str, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
+    send_all(dir, &list_files(dir)?, name, client, output)
 }
 
 /// The name of a dataset that nobody named: the folder's, or the file's without its endings.
@@ -59,40 +63,40 @@ fn default_name(path: &Path) -> String {
 }
 
 /// Sends files below `dir` as a version of the dataset `name`.
-fn send_all(dir: &Path, paths: &[PathBuf], name: &str, client: &Client, output: Output) -> Result<(), Failure> {
+fn send_all(dir: &Path, paths: &[PathBuf], name: &str, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
     let total: u64 = paths.iter().filter_map(|path| path.metadata().ok()).map(|data| data.len()).sum();
     if total > UPLOAD_BYTES_MAX || paths.len() > UPLOAD_FILES_MAX {
-        return Err(Failure::invalid(format!(
+        return Err(CliError::invalid(format!(
             "{} holds {} files of {} together; a dataset takes at most {UPLOAD_FILES_MAX} files of {}",
             dir.display(),
             paths.len(),
-            units::show_bytes(total),
-            units::show_bytes(UPLOAD_BYTES_MAX),
+            units::format_bytes(total),
+            units::format_bytes(UPLOAD_BYTES_MAX),
         ))
-        .hint("name what need not be in it in .saggarignore"));
+        .with_hint("name what need not be in it in .saggarignore"));
     }
-    let mut progress = Progress::of_bytes("reading", total, output);
+    let mut progress = ProgressDisplay::for_bytes("reading", total, output);
     let mut chunks = BTreeMap::new();
     let mut files = Vec::new();
     for path in paths {
-        files.push(describe(dir, path, &mut chunks, &mut progress)?);
+        files.push(chunk_file(dir, path, &mut chunks, &mut progress)?);
     }
     drop(progress);
-    let begun = client.post("/api/v1/datasets", Payload::Json(&json!({ "name": name, "files": files })))?;
+    let begun = client.post("/api/v1/datasets", RequestBody::Json(&json!({ "name": name, "files": files })))?;
     let upload = begun["upload"].as_str().unwrap_or_default();
     let missing: BTreeSet<&str> = begun["missing"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    send(client, name, upload, &missing, &chunks, output)?;
-    let stored = client.post(&format!("/api/v1/datasets/{name}/uploads/{upload}/commit"), Payload::Nothing)?;
-    super::stored(&stored, &format!("{} read", units::show_bytes(total)), output);
+    send_missing_chunks(client, name, upload, &missing, &chunks, output)?;
+    let stored = client.post(&format!("/api/v1/datasets/{name}/uploads/{upload}/commit"), RequestBody::Empty)?;
+    super::print_stored_version(&stored, &format!("{} read", units::format_bytes(total)), output);
     Ok(())
 }
 
 /// Plain files below `dir`, sorted; names that begin with a dot and what `.saggarignore` names are left out.
-fn files(dir: &Path) -> Result<Vec<PathBuf>, Failure> {
+fn list_files(dir: &Path) -> Result<Vec<PathBuf>, CliError> {
     let unreadable = |path: &Path, error: std::io::Error| {
-        Failure::new(exit::NOT_FOUND, "unreadable", format!("{}: {error}", path.display()))
+        CliError::new(exit::NOT_FOUND, "unreadable", format!("{}: {error}", path.display()))
     };
-    let ignored = Ignored::of(dir)?;
+    let ignored = IgnorePatterns::read_from(dir)?;
     let mut found = Vec::new();
     let mut left = vec![dir.to_owned()];
     while let Some(folder) = left.pop() {
@@ -101,7 +105,7 @@ fn files(dir: &Path) -> Result<Vec<PathBuf>, Failure> {
             let path = entry.path();
             let kind = entry.file_type().map_err(|error| unreadable(&path, error))?;
             let hidden = entry.file_name().to_string_lossy().starts_with('.');
-            if hidden || ignored.has(path.strip_prefix(dir).unwrap_or(&path), kind.is_dir()) {
+            if hidden || ignored.matches(path.strip_prefix(dir).unwrap_or(&path), kind.is_dir()) {
                 continue;
             }
             if kind.is_dir() {
@@ -111,26 +115,26 @@ fn files(dir: &Path) -> Result<Vec<PathBuf>, Failure> {
             } else {
                 let what = if kind.is_symlink() { "a symbolic link" } else { "no plain file" };
                 let message = format!("{} is {what}; a dataset holds plain files", path.display());
-                return Err(Failure::invalid(message)
-                    .hint("put the file itself there, or name it in .saggarignore to leave it out"));
+                return Err(CliError::invalid(message)
+                    .with_hint("put the file itself there, or name it in .saggarignore to leave it out"));
             }
         }
     }
     if found.is_empty() {
-        return Err(Failure::invalid(format!("{} holds no files", dir.display())));
+        return Err(CliError::invalid(format!("{} holds no files", dir.display())));
     }
     found.sort();
     Ok(found)
 }
 
-fn describe(
+fn chunk_file(
     root: &Path,
     path: &Path,
-    chunks: &mut BTreeMap<String, Place>,
-    progress: &mut Progress,
-) -> Result<Value, Failure> {
-    let mut file = open(path)?;
-    let mut whole = Hasher::new();
+    chunks: &mut BTreeMap<String, ChunkLocation>,
+    progress: &mut ProgressDisplay,
+) -> Result<Value, CliError> {
+    let mut file = open_file(path)?;
+    let mut whole = Sha256Hasher::new();
     let (mut size, mut list) = (0u64, Vec::new());
     loop {
         let bytes = read_chunk(&mut file, path)?;
@@ -139,7 +143,7 @@ fn describe(
         }
         whole.update(&bytes);
         let digest = Digest::of(&bytes).hex();
-        let place = Place { path: path.to_owned(), index: list.len() as u64, bytes: bytes.len() as u64 };
+        let place = ChunkLocation { path: path.to_owned(), index: list.len() as u64, bytes: bytes.len() as u64 };
         chunks.entry(digest.clone()).or_insert(place);
         list.push(digest);
         size += bytes.len() as u64;
@@ -150,27 +154,27 @@ fn describe(
     Ok(json!({ "path": relative.join("/"), "size": size, "sha256": whole.finish().hex(), "chunks": list }))
 }
 
-fn send(
-    client: &Client,
+fn send_missing_chunks(
+    client: &ApiClient,
     name: &str,
     upload: &str,
     missing: &BTreeSet<&str>,
-    chunks: &BTreeMap<String, Place>,
-    output: Output,
-) -> Result<(), Failure> {
+    chunks: &BTreeMap<String, ChunkLocation>,
+    output: CliOutput,
+) -> Result<(), CliError> {
     let offered = missing.iter().filter_map(|digest| chunks.get(*digest));
-    let mut progress = Progress::of_bytes("sending", offered.map(|place| place.bytes).sum(), output);
+    let mut progress = ProgressDisplay::for_bytes("sending", offered.map(|place| place.bytes).sum(), output);
     for digest in missing {
         let place = chunks.get(*digest).ok_or_else(|| {
-            Failure::new(
+            CliError::new(
                 exit::UNEXPECTED,
                 "bad_answer",
                 format!("the server asks for a chunk that was not offered: {digest}"),
             )
         })?;
-        let mut file = open(&place.path)?;
+        let mut file = open_file(&place.path)?;
         std::io::Seek::seek(&mut file, std::io::SeekFrom::Start(place.index * CHUNK_BYTES as u64)).map_err(
-            |error| Failure::new(exit::UNEXPECTED, "unreadable", format!("{}: {error}", place.path.display())),
+            |error| CliError::new(exit::UNEXPECTED, "unreadable", format!("{}: {error}", place.path.display())),
         )?;
         let bytes = read_chunk(&mut file, &place.path)?;
         client.put(&format!("/api/v1/datasets/{name}/uploads/{upload}/chunks/{digest}"), &bytes)?;
@@ -179,15 +183,15 @@ fn send(
     Ok(())
 }
 
-fn open(path: &Path) -> Result<File, Failure> {
+fn open_file(path: &Path) -> Result<File, CliError> {
     regular_file::open(path)
-        .map_err(|error| Failure::new(exit::NOT_FOUND, "unreadable", format!("{}: {error}", path.display())))
+        .map_err(|error| CliError::new(exit::NOT_FOUND, "unreadable", format!("{}: {error}", path.display())))
 }
 
-fn read_chunk(file: &mut File, path: &Path) -> Result<Vec<u8>, Failure> {
+fn read_chunk(file: &mut File, path: &Path) -> Result<Vec<u8>, CliError> {
     let mut bytes = Vec::new();
     let read = file.take(CHUNK_BYTES as u64).read_to_end(&mut bytes);
-    read.map_err(|error| Failure::new(exit::UNEXPECTED, "unreadable", format!("{}: {error}", path.display())))?;
+    read.map_err(|error| CliError::new(exit::UNEXPECTED, "unreadable", format!("{}: {error}", path.display())))?;
     Ok(bytes)
 }
 
@@ -196,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_dataset_is_called_as_its_folder_or_file() {
+    fn a_dataset_name_defaults_to_the_folder_or_file_stem() {
         let directory = tempfile::tempdir().unwrap();
         for (file, name) in [("Wine.csv", "wine"), ("wine.csv.gz", "wine"), ("a.b.npz", "a.b"), ("plain", "plain")] {
             std::fs::write(directory.path().join(file), "x").unwrap();
@@ -207,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn links_and_what_is_ignored() {
+    fn symbolic_links_are_refused_and_ignored_files_are_skipped() {
         let directory = tempfile::tempdir().unwrap();
         let dir = directory.path();
         std::fs::create_dir_all(dir.join("deep/build")).unwrap();
@@ -215,8 +219,8 @@ mod tests {
             std::fs::write(dir.join(name), "x").unwrap();
         }
         let names = || {
-            let found = files(dir)?;
-            Ok::<_, Failure>(
+            let found = list_files(dir)?;
+            Ok::<_, CliError>(
                 found.iter().map(|path| path.strip_prefix(dir).unwrap().display().to_string()).collect::<Vec<_>>(),
             )
         };
@@ -225,7 +229,7 @@ mod tests {
         assert_eq!(names().unwrap(), ["a.csv", "deep/b.csv"]);
         std::os::unix::fs::symlink("/etc/passwd", dir.join("deep/link")).unwrap();
         let refused = names().unwrap_err();
-        assert_eq!(refused.exit, exit::INVALID);
+        assert_eq!(refused.exit_code, exit::INVALID);
         assert!(refused.message.contains("deep/link is a symbolic link"), "{refused}");
         std::fs::write(dir.join(".saggarignore"), "build/\n*.md\nlink\n").unwrap();
         assert_eq!(names().unwrap(), ["a.csv", "deep/b.csv"]);

@@ -2,33 +2,33 @@
 
 use serde_json::Value;
 
-use super::{reference, versions};
-use crate::client::Client;
-use crate::exit::Failure;
-use crate::output::Output;
+use super::{find_versions, version_reference};
+use crate::client::ApiClient;
+use crate::exit::CliError;
+use crate::output::CliOutput;
 use crate::units;
 
 /// Shows the version that is named, or the newest.
-pub(super) fn show(dataset: &str, client: &Client, output: Output) -> Result<(), Failure> {
-    let all = versions(dataset, client)?;
+pub(super) fn show(dataset: &str, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
+    let all = find_versions(dataset, client)?;
     let Some(shown) = all.last() else { return Ok(()) };
     if output.json {
-        output.json(shown);
+        output.print_json(shown);
         return Ok(());
     }
-    output.line(&reference(shown));
-    for (name, value) in facts(shown, &all).iter().filter(|(_, value)| !value.is_empty()) {
-        output.line(&format!("  {name:<13}{value}"));
+    output.print_line(&version_reference(shown));
+    for (name, value) in version_facts(shown, &all).iter().filter(|(_, value)| !value.is_empty()) {
+        output.print_line(&format!("  {name:<13}{value}"));
     }
-    output.line("");
+    output.print_line("");
     let fields = shown["fields"].as_array().into_iter().flatten();
     let rows: Vec<Vec<String>> = fields.map(field_row).collect();
-    output.table(&["FIELD", "TYPE", "SHAPE", "CLASSES"], &rows);
+    output.print_table(&["FIELD", "TYPE", "SHAPE", "CLASSES"], &rows);
     Ok(())
 }
 
-fn facts(shown: &Value, all: &[Value]) -> [(&'static str, String); 8] {
-    let bytes = units::show_bytes(shown["bytes"].as_u64().unwrap_or(0));
+fn version_facts(shown: &Value, all: &[Value]) -> [(&'static str, String); 8] {
+    let bytes = units::format_bytes(shown["bytes"].as_u64().unwrap_or(0));
     let splits = shown["splits"].as_object().into_iter().flatten();
     let splits: Vec<String> = splits.map(|(name, items)| format!("{name} {items}")).collect();
     let numbers: Vec<String> = all.iter().map(|it| it["version"].to_string()).collect();
@@ -38,13 +38,13 @@ fn facts(shown: &Value, all: &[Value]) -> [(&'static str, String); 8] {
         ("size", bytes),
         ("digest", shown["digest"].as_str().unwrap_or_default().to_owned()),
         ("versions", if numbers.len() > 1 { numbers.join(", ") } else { String::new() }),
-        ("projects", joined(&shown["projects"])),
-        ("read by", joined(&shown["used_by"])),
-        ("was read by", joined(&shown["was_used_by"])),
+        ("projects", join_names(&shown["projects"])),
+        ("read by", join_names(&shown["used_by"])),
+        ("was read by", join_names(&shown["was_used_by"])),
     ]
 }
 
-fn joined(names: &Value) -> String {
+fn join_names(names: &Value) -> String {
     names.as_array().into_iter().flatten().filter_map(Value::as_str).collect::<Vec<&str>>().join(", ")
 }
 
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_and_facts_are_shown() {
+    fn dataset_fields_and_facts_are_listed() {
         let field = json!({ "name": "image", "dtype": "uint8", "shape": [8, 8], "classes": null });
         assert_eq!(field_row(&field), ["image", "uint8", "[8, 8]", "-"]);
         assert_eq!(
@@ -76,7 +76,7 @@ mod tests {
             "items": 7, "bytes": 2048, "digest": "ab", "version": 2, "splits": { "test": 2, "train": 5 },
             "projects": ["digits"], "used_by": [], "was_used_by": ["digits-1", "digits-2"],
         });
-        let facts = facts(&shown, &[json!({ "version": 1 }), shown.clone()]);
+        let facts = version_facts(&shown, &[json!({ "version": 1 }), shown.clone()]);
         let text: Vec<&str> = facts.iter().map(|(_, value)| value.as_str()).collect();
         assert_eq!(text, ["7", "test 2, train 5", "2.0 KiB", "ab", "1, 2", "digits", "", "digits-1, digits-2"]);
     }

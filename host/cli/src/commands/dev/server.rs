@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use saggar_project::PROJECT_FILE;
 
-use super::ending::Ending;
-use crate::args::Dev;
-use crate::client::Client;
-use crate::commands::run::layers::Source;
-use crate::exit::{self, Failure};
-use crate::output::Output;
-use crate::project::Project;
+use super::dev_shutdown::DevShutdown;
+use crate::args::DevArgs;
+use crate::client::ApiClient;
+use crate::commands::run::layers::ConfigSource;
+use crate::exit::{self, CliError};
+use crate::output::CliOutput;
+use crate::project::ProjectContext;
 use crate::server::ServerAddress;
 
 /// How long what listens at the address may take to say what it is.
@@ -30,8 +30,12 @@ impl DevServer {
     ///
     /// # Errors
     /// Something else has the address.
-    pub(super) fn running(args: &Dev, address: &ServerAddress, output: Output) -> Result<Option<DevServer>, Failure> {
-        if address.is_given() {
+    pub(super) fn find_running(
+        args: &DevArgs,
+        address: &ServerAddress,
+        output: CliOutput,
+    ) -> Result<Option<DevServer>, CliError> {
+        if address.is_explicit() {
             return Ok(Some(DevServer { address: address.clone() }));
         }
         match TcpListener::bind(args.addr) {
@@ -40,17 +44,20 @@ impl DevServer {
             _ => return Ok(None),
         }
         let url = format!("http://{}", args.addr);
-        let server =
-            DevServer { address: ServerAddress { said: Some((url.clone(), Source::BuiltIn)), ..address.clone() } };
+        let server = DevServer {
+            address: ServerAddress { host: Some((url.clone(), ConfigSource::BuiltIn)), ..address.clone() },
+        };
         // Something else that listens there may never answer.
         match server.client()?.get_within("/version", ANSWER_TIME_MAX) {
             Ok(version) if version["name"] == "saggar" => {
-                output.note(&format!("a server runs at {url}: working with it; --addr 127.0.0.1:0 starts another one"));
+                output.print_note(&format!(
+                    "a server runs at {url}: working with it; --addr 127.0.0.1:0 starts another one"
+                ));
                 Ok(Some(server))
             }
             _ => {
-                Err(Failure::new(exit::CONFLICT, "address_taken", format!("another program listens on {}", args.addr))
-                    .hint("--addr 127.0.0.1:0 takes a free port; --host URL works with a server that runs"))
+                Err(CliError::new(exit::CONFLICT, "address_taken", format!("another program listens on {}", args.addr))
+                    .with_hint("--addr 127.0.0.1:0 takes a free port; --host URL works with a server that runs"))
             }
         }
     }
@@ -60,12 +67,12 @@ impl DevServer {
     /// # Errors
     /// The exit code of the server that did not start; what is wrong stands on standard error.
     pub(super) fn start(
-        args: &Dev,
+        args: &DevArgs,
         address: ServerAddress,
-        project: &Project,
-        ending: Arc<Ending>,
-    ) -> Result<DevServer, Failure> {
-        let program = std::env::current_exe().map_err(|error| failed(exit::UNEXPECTED, &error.to_string()))?;
+        project: &ProjectContext,
+        ending: Arc<DevShutdown>,
+    ) -> Result<DevServer, CliError> {
+        let program = std::env::current_exe().map_err(|error| start_error(exit::UNEXPECTED, &error.to_string()))?;
         let home = args.home.clone().unwrap_or_else(|| project.path(".saggar"));
         let mut serve = Command::new(program);
         serve.args(["serve", "--quiet", "--end-with-input", "--device", &args.device]);
@@ -73,24 +80,24 @@ impl DevServer {
         serve.arg("--config").arg(project.path(PROJECT_FILE));
         // Apart from this command's group: Ctrl-C comes here, and the server is ended in order.
         serve.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = serve.spawn().map_err(|error| failed(exit::UNEXPECTED, &error.to_string()))?;
-        let mut said = BufReader::new(child.stdout.take().ok_or_else(|| failed(exit::UNEXPECTED, "it is mute"))?);
+        let mut child = serve.spawn().map_err(|error| start_error(exit::UNEXPECTED, &error.to_string()))?;
+        let mut said = BufReader::new(child.stdout.take().ok_or_else(|| start_error(exit::UNEXPECTED, "it is mute"))?);
         let mut url = String::new();
         let read = said.read_line(&mut url);
         if read.is_err() || url.trim().is_empty() {
             let code = child.wait().ok().and_then(|status| status.code()).unwrap_or(exit::UNEXPECTED);
-            return Err(failed(code, "what is wrong stands above"));
+            return Err(start_error(code, "what is wrong stands above"));
         }
-        ending.owns(child);
+        ending.set_server(child);
         // Kept open and read, so that the server never writes to a pipe that nobody reads.
         let drain = move || std::io::copy(&mut said, &mut std::io::sink());
         let _ = std::thread::Builder::new().name("server-output".to_owned()).spawn(drain);
-        let said = Some((url.trim().to_owned(), Source::BuiltIn));
-        Ok(DevServer { address: ServerAddress { said, ..address } })
+        let said = Some((url.trim().to_owned(), ConfigSource::BuiltIn));
+        Ok(DevServer { address: ServerAddress { host: said, ..address } })
     }
 
     /// A client of it.
-    pub(super) fn client(&self) -> Result<Client, Failure> {
+    pub(super) fn client(&self) -> Result<ApiClient, CliError> {
         self.address.client()
     }
 
@@ -99,7 +106,7 @@ impl DevServer {
     }
 }
 
-fn failed(code: i32, reason: &str) -> Failure {
-    Failure::new(code, "no_server", format!("the server did not start: {reason}"))
-        .hint("--addr 127.0.0.1:0 takes a free port; --host URL works with a server that runs")
+fn start_error(code: i32, reason: &str) -> CliError {
+    CliError::new(code, "no_server", format!("the server did not start: {reason}"))
+        .with_hint("--addr 127.0.0.1:0 takes a free port; --host URL works with a server that runs")
 }

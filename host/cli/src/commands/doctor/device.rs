@@ -6,92 +6,93 @@ use std::time::Duration;
 use saggar_device::{DeviceInfo, select};
 use serde_json::{Value, json};
 
-use super::{Finding, State};
-use crate::commands::devices::{self, Ended, run};
+use super::{DoctorFinding, FindingState};
+use crate::commands::devices::{self, ProcessEnd, run_with_timeout};
 use crate::exit;
-use crate::output::Output;
+use crate::output::CliOutput;
 
 /// How long a driver may take.
-const LIMIT: Duration = devices::LIMIT;
+const PROBE_TIME_MAX: Duration = devices::PROBE_TIME_MAX;
 /// What helps where a driver hangs or dies.
 const DRIVER_HINT: &str =
     "update the GPU's driver; VK_DRIVER_FILES=FILE tries one driver alone; `--device cpu` does without";
 
 /// The devices of this machine, each opened.
-pub(super) fn devices() -> Vec<Finding> {
+pub(super) fn check_devices() -> Vec<DoctorFinding> {
     let program = match std::env::current_exe() {
         Ok(program) => program,
-        Err(error) => return vec![refused("devices", &Ended::Died(error.to_string()))],
+        Err(error) => return vec![failed_probe("devices", &ProcessEnd::Died(error.to_string()))],
     };
-    let listed = match devices::ask(&program, LIMIT) {
+    let listed = match devices::query_devices(&program, PROBE_TIME_MAX) {
         Ok(listed) => listed,
-        Err(ended) => return vec![refused("devices", &ended)],
+        Err(ended) => return vec![failed_probe("devices", &ended)],
     };
-    let mut findings: Vec<Finding> = listed.iter().map(opened).collect();
+    let mut findings: Vec<DoctorFinding> = listed.iter().map(check_device).collect();
     if listed.iter().all(|device| device.backend == "cpu") {
         let hint = "install the GPU's Vulkan driver; without a GPU, mesa-vulkan-drivers runs that path in software";
-        findings.push(Finding::new("vulkan", State::Missing, "no Vulkan adapter was found").hint(hint));
+        findings
+            .push(DoctorFinding::new("vulkan", FindingState::Missing, "no Vulkan adapter was found").with_hint(hint));
     }
     findings
 }
 
 /// A device, opened.
-fn opened(listed: &DeviceInfo) -> Finding {
+fn check_device(listed: &DeviceInfo) -> DoctorFinding {
     let software = if listed.software { ", software: correct, but slower than cpu" } else { "" };
-    let found = chosen(&listed.name);
+    let found = check_selection(&listed.name);
     match found.state {
-        State::Ok => {
+        FindingState::Ok => {
             let DeviceInfo { name, adapter, vendor, driver, exact_seconds, .. } = listed;
             let seconds = if *exact_seconds { "" } else { "; its seconds are estimated" };
             let what = format!("{adapter} ({vendor}, {driver}){software}{seconds}");
-            Finding::new(name, State::Ok, what).details(offered(listed))
+            DoctorFinding::new(name, FindingState::Ok, what).with_details(capabilities(listed))
         }
-        State::Missing | State::Fixed | State::Failed => found,
+        FindingState::Missing | FindingState::Fixed | FindingState::Failed => found,
     }
 }
 
 /// What a device has and can do at most, in a line; none where memory is its only limit.
-fn offered(device: &DeviceInfo) -> Option<String> {
+fn capabilities(device: &DeviceInfo) -> Option<String> {
     let limits = device.limits.iter().map(|(name, most)| format!("{name} {most}"));
     let all: Vec<String> = device.features.iter().cloned().chain(limits).collect();
     (!all.is_empty()).then(|| all.join(", "))
 }
 
 /// What is taken where `device` is asked for.
-pub(super) fn chosen(device: &str) -> Finding {
+pub(super) fn check_selection(device: &str) -> DoctorFinding {
     let ended = match std::env::current_exe() {
-        Ok(program) => run(Command::new(program).args(["doctor", "--probe", device]), LIMIT),
-        Err(error) => Ended::Died(error.to_string()),
+        Ok(program) => run_with_timeout(Command::new(program).args(["doctor", "--probe", device]), PROBE_TIME_MAX),
+        Err(error) => ProcessEnd::Died(error.to_string()),
     };
     match ended {
-        Ended::Said(line) => {
+        ProcessEnd::Said(line) => {
             let answer: Value = serde_json::from_str(&line).unwrap_or_default();
             let what = answer["what"].as_str().unwrap_or_default();
             match answer["opened"].as_bool() {
-                Some(true) => Finding::new(device, State::Ok, what),
-                _ => Finding::new(device, State::Failed, what),
+                Some(true) => DoctorFinding::new(device, FindingState::Ok, what),
+                _ => DoctorFinding::new(device, FindingState::Failed, what),
             }
         }
-        other => refused(device, &other),
+        other => failed_probe(device, &other),
     }
 }
 
-fn refused(device: &str, ended: &Ended) -> Finding {
+fn failed_probe(device: &str, ended: &ProcessEnd) -> DoctorFinding {
     let what = match ended {
-        Ended::Silent => format!("the driver did not answer within {} s", LIMIT.as_secs()),
-        Ended::Died(how) => format!("the driver ended its process: {how}"),
-        Ended::Said(other) => format!("it said {other:?}"),
+        ProcessEnd::Silent => format!("the driver did not answer within {} s", PROBE_TIME_MAX.as_secs()),
+        ProcessEnd::Died(how) => format!("the driver ended its process: {how}"),
+        ProcessEnd::Said(other) => format!("it said {other:?}"),
     };
-    Finding::new(device, State::Failed, what).hint(DRIVER_HINT)
+    DoctorFinding::new(device, FindingState::Failed, what).with_hint(DRIVER_HINT)
 }
 
 /// Opens a device in this process, and says so in a line of JSON.
-pub(super) fn probe(device: &str, output: Output) -> i32 {
+pub(super) fn probe_device(device: &str, output: CliOutput) -> i32 {
     let (opened, what) = match select::open(device) {
         Ok(choice) => (true, format!("takes {}: {}", choice.backend.info().name, choice.reason)),
         Err(error) => (false, error.to_string()),
     };
-    output.json_line(&json!({ "opened": opened, "what": what }));
+    output.print_json_line(&json!({ "opened": opened, "what": what }));
     if opened { 0 } else { exit::NO_DEVICE }
 }
 
@@ -100,13 +101,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_driver_that_hangs_or_dies_is_told_apart_from_one_that_answers() {
-        let sh = |script: &str, limit| run(Command::new("sh").args(["-c", script]), limit);
-        assert_eq!(sh("exec sleep 600", Duration::from_millis(50)), Ended::Silent);
-        assert_eq!(sh("echo '{}'", LIMIT), Ended::Said("{}\n".to_owned()));
-        let Ended::Died(how) = sh("kill -SEGV $$", LIMIT) else { panic!("it said something") };
+    fn a_hanging_driver_and_a_crashing_driver_are_distinguished() {
+        let sh = |script: &str, limit| run_with_timeout(Command::new("sh").args(["-c", script]), limit);
+        assert_eq!(sh("exec sleep 600", Duration::from_millis(50)), ProcessEnd::Silent);
+        assert_eq!(sh("echo '{}'", PROBE_TIME_MAX), ProcessEnd::Said("{}\n".to_owned()));
+        let ProcessEnd::Died(how) = sh("kill -SEGV $$", PROBE_TIME_MAX) else { panic!("it said something") };
         assert!(how.contains("signal"), "{how}");
-        let finding = refused("vulkan:0", &Ended::Silent);
+        let finding = failed_probe("vulkan:0", &ProcessEnd::Silent);
         assert!(finding.what.contains("did not answer within 20 s") && finding.hint.is_some());
     }
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use super::{Finding, State};
+use super::{DoctorFinding, FindingState};
 
 /// The library that finds drivers.
 const LOADER: &str = "libvulkan.so.1";
@@ -19,11 +19,11 @@ const LIBRARY_DIRECTORIES: [&str; 6] =
 
 /// What is looked at.
 #[derive(Debug)]
-struct Machine {
+struct DriverEnvironment {
     /// `/`, but for tests.
     root: PathBuf,
     /// What the dynamic linker's cache lists.
-    cached: String,
+    linker_cache: String,
     /// `VK_DRIVER_FILES`, or its older name: files instead of those in directories.
     named_files: Option<String>,
     /// `LD_LIBRARY_PATH`.
@@ -33,15 +33,15 @@ struct Machine {
 }
 
 /// The loader and the drivers of this machine, and what keeps them from being used.
-pub(super) fn drivers() -> Vec<Finding> {
+pub(super) fn check_drivers() -> Vec<DoctorFinding> {
     if !cfg!(target_os = "linux") {
         return Vec::new();
     }
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let home = || variable("HOME").map(|home| PathBuf::from(home).join(".local/share"));
-    let machine = Machine {
+    let machine = DriverEnvironment {
         root: PathBuf::from("/"),
-        cached: cached_libraries(),
+        linker_cache: cached_libraries(),
         named_files: variable("VK_DRIVER_FILES").or_else(|| variable("VK_ICD_FILENAMES")),
         library_path: variable("LD_LIBRARY_PATH"),
         data_home: variable("XDG_DATA_HOME").map(PathBuf::from).or_else(home),
@@ -56,31 +56,36 @@ fn cached_libraries() -> String {
     listed.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default()
 }
 
-impl Machine {
-    fn findings(&self) -> Vec<Finding> {
+impl DriverEnvironment {
+    fn findings(&self) -> Vec<DoctorFinding> {
         if !self.has_library(LOADER) {
             let what = format!("{LOADER}, which finds Vulkan drivers, is not here: no GPU is usable");
             let hint = "install libvulkan1 (Debian, Ubuntu), vulkan-loader (Fedora) or vulkan-icd-loader (Arch)";
-            return [Some(Finding::new("loader", State::Missing, what).hint(hint)), self.nvidia(&[]), self.render()]
-                .into_iter()
-                .flatten()
-                .collect();
+            return [
+                Some(DoctorFinding::new("loader", FindingState::Missing, what).with_hint(hint)),
+                self.check_nvidia(&[]),
+                self.check_render_nodes(),
+            ]
+            .into_iter()
+            .flatten()
+            .collect();
         }
         let files = self.driver_files();
-        let looked: Vec<Result<String, Finding>> = files.iter().map(|file| self.driver(file)).collect();
+        let looked: Vec<Result<String, DoctorFinding>> =
+            files.iter().map(|file| self.check_driver_file(file)).collect();
         let (usable, broken): (Vec<_>, Vec<_>) = looked.into_iter().partition(Result::is_ok);
         let usable: Vec<String> = usable.into_iter().flatten().collect();
         let summary = match (&usable[..], &self.named_files) {
             ([], Some(files)) => {
-                Finding::new("drivers", State::Missing, format!("VK_DRIVER_FILES names none: {files}"))
-                    .hint("correct the variable, or unset it")
+                DoctorFinding::new("drivers", FindingState::Missing, format!("VK_DRIVER_FILES names none: {files}"))
+                    .with_hint("correct the variable, or unset it")
             }
-            ([], None) => Finding::new("drivers", State::Missing, "no file names a Vulkan driver")
-                .hint("install the GPU's driver; without a GPU, mesa-vulkan-drivers runs that path in software"),
-            (names, _) => Finding::new("drivers", State::Ok, names.join(", ")),
+            ([], None) => DoctorFinding::new("drivers", FindingState::Missing, "no file names a Vulkan driver")
+                .with_hint("install the GPU's driver; without a GPU, mesa-vulkan-drivers runs that path in software"),
+            (names, _) => DoctorFinding::new("drivers", FindingState::Ok, names.join(", ")),
         };
         let broken = broken.into_iter().filter_map(Result::err);
-        [summary].into_iter().chain(broken).chain(self.nvidia(&usable)).chain(self.render()).collect()
+        [summary].into_iter().chain(broken).chain(self.check_nvidia(&usable)).chain(self.check_render_nodes()).collect()
     }
 
     /// Files that name drivers, in the loader's order.
@@ -102,14 +107,15 @@ impl Machine {
     }
 
     /// The library that a driver's file names, where it is there.
-    fn driver(&self, file: &Path) -> Result<String, Finding> {
-        let broken = |what: String| Finding::new("driver", State::Missing, format!("{}: {what}", file.display()));
+    fn check_driver_file(&self, file: &Path) -> Result<String, DoctorFinding> {
+        let broken =
+            |what: String| DoctorFinding::new("driver", FindingState::Missing, format!("{}: {what}", file.display()));
         let reinstall = "install the driver again, or remove the file";
-        let text = std::fs::read_to_string(file).map_err(|error| broken(error.to_string()).hint(reinstall))?;
+        let text = std::fs::read_to_string(file).map_err(|error| broken(error.to_string()).with_hint(reinstall))?;
         let parsed: Value = serde_json::from_str(&text)
-            .map_err(|error| broken(format!("it is not the JSON that it should be: {error}")).hint(reinstall))?;
+            .map_err(|error| broken(format!("it is not the JSON that it should be: {error}")).with_hint(reinstall))?;
         let Some(library) = parsed["ICD"]["library_path"].as_str() else {
-            return Err(broken("it names no library at ICD.library_path".to_owned()).hint(reinstall));
+            return Err(broken("it names no library at ICD.library_path".to_owned()).with_hint(reinstall));
         };
         let is_there = match library.strip_prefix('/') {
             Some(path) => self.root.join(path).exists(),
@@ -120,12 +126,12 @@ impl Machine {
             let name = Path::new(library).file_name().map(|name| name.to_string_lossy().into_owned());
             return Ok(name.unwrap_or_else(|| library.to_owned()));
         }
-        Err(broken(format!("it names {library}, which is not here")).hint(reinstall))
+        Err(broken(format!("it names {library}, which is not here")).with_hint(reinstall))
     }
 
     /// An NVIDIA GPU whose kernel driver is there and whose Vulkan driver is not: what a container looks like that was
     /// started without the capability.
-    fn nvidia(&self, usable: &[String]) -> Option<Finding> {
+    fn check_nvidia(&self, usable: &[String]) -> Option<DoctorFinding> {
         let kernel = ["proc/driver/nvidia/version", "dev/nvidiactl"].map(|path| self.root.join(path).exists());
         if !kernel.contains(&true) || usable.iter().any(|library| library.contains("nvidia") || library.contains("GLX"))
         {
@@ -134,11 +140,11 @@ impl Machine {
         let what = "an NVIDIA GPU's kernel driver is here, and its Vulkan driver (libGLX_nvidia.so.0) is not";
         let hint = "in a container, start it with NVIDIA_DRIVER_CAPABILITIES=compute,utility,graphics; \
                     elsewhere, install the driver's graphics libraries";
-        Some(Finding::new("nvidia", State::Missing, what).hint(hint))
+        Some(DoctorFinding::new("nvidia", FindingState::Missing, what).with_hint(hint))
     }
 
     /// A GPU that this user may not open.
-    fn render(&self) -> Option<Finding> {
+    fn check_render_nodes(&self) -> Option<DoctorFinding> {
         let entries = std::fs::read_dir(self.root.join("dev/dri")).ok()?;
         let nodes = entries.flatten().map(|entry| entry.path());
         let is_render =
@@ -149,12 +155,15 @@ impl Machine {
         };
         let node = nodes.filter(is_render).find(denied)?;
         let what = format!("{} may not be opened by this user", node.display());
-        Some(Finding::new("render", State::Missing, what).hint("add the user to the group render, and log in again"))
+        Some(
+            DoctorFinding::new("render", FindingState::Missing, what)
+                .with_hint("add the user to the group render, and log in again"),
+        )
     }
 
     fn has_library(&self, name: &str) -> bool {
         // A line of the cache: `libvulkan.so.1 (libc6,x86-64) => /lib/x86_64-linux-gnu/libvulkan.so.1`.
-        let cached = self.cached.lines().any(|line| line.split_whitespace().next() == Some(name));
+        let cached = self.linker_cache.lines().any(|line| line.split_whitespace().next() == Some(name));
         let named = self.library_path.iter().flat_map(std::env::split_paths);
         let standard = LIBRARY_DIRECTORIES.map(|directory| self.root.join(directory));
         cached || named.chain(standard).any(|directory| directory.join(name).exists())
@@ -166,11 +175,11 @@ mod tests {
     use super::*;
 
     /// A machine without anything, and its root.
-    fn machine() -> (tempfile::TempDir, Machine) {
+    fn machine() -> (tempfile::TempDir, DriverEnvironment) {
         let root = tempfile::tempdir().unwrap();
-        let machine = Machine {
+        let machine = DriverEnvironment {
             root: root.path().to_owned(),
-            cached: String::new(),
+            linker_cache: String::new(),
             named_files: None,
             library_path: None,
             data_home: None,
@@ -185,25 +194,25 @@ mod tests {
     }
 
     /// Findings as lines of name, state and what.
-    fn lines(machine: &Machine) -> Vec<String> {
+    fn finding_lines(machine: &DriverEnvironment) -> Vec<String> {
         let root = machine.root.display().to_string();
-        let line = |finding: Finding| format!("{} {} {}", finding.name, finding.state.name(), finding.what);
+        let line = |finding: DoctorFinding| format!("{} {} {}", finding.name, finding.state.name(), finding.what);
         machine.findings().into_iter().map(|finding| line(finding).replace(&root, "")).collect()
     }
 
     #[test]
-    fn a_missing_loader_is_told_before_anything_else() {
+    fn a_missing_vulkan_loader_is_the_only_finding() {
         let (root, machine) = machine();
         write(root.path(), "usr/share/vulkan/icd.d/a.json", "{}");
         let missing = "loader none libvulkan.so.1, which finds Vulkan drivers, is not here: no GPU is usable";
-        assert_eq!(lines(&machine), [missing]);
+        assert_eq!(finding_lines(&machine), [missing]);
         assert!(machine.findings()[0].hint.as_ref().unwrap().contains("libvulkan1"));
     }
 
     #[test]
-    fn drivers_are_named_and_broken_ones_say_what_is_wrong() {
+    fn broken_driver_files_are_reported_with_the_reason() {
         let (root, mut machine) = machine();
-        machine.cached =
+        machine.linker_cache =
             "\tlibvulkan.so.1 (libc6,x86-64) => /lib/libvulkan.so.1\n\tlibgood.so (libc6) => /x".to_owned();
         let driver = |library: &str| format!(r#"{{"ICD": {{"library_path": "{library}"}}}}"#);
         for (file, text) in [
@@ -216,7 +225,7 @@ mod tests {
             write(root.path(), &format!("usr/share/vulkan/icd.d/{file}.json"), &text);
         }
         write(root.path(), "usr/share/vulkan/icd.d/libbeside.so", "");
-        let [summary, b, c, d] = &lines(&machine)[..] else { panic!("{:?}", lines(&machine)) };
+        let [summary, b, c, d] = &finding_lines(&machine)[..] else { panic!("{:?}", finding_lines(&machine)) };
         assert_eq!(summary, "drivers OK libgood.so, libbeside.so");
         assert_eq!(b, "driver none /usr/share/vulkan/icd.d/b.json: it names /usr/lib/libgone.so, which is not here");
         assert!(c.starts_with("driver none /usr/share/vulkan/icd.d/c.json: it is not the JSON"), "{c}");
@@ -224,26 +233,26 @@ mod tests {
     }
 
     #[test]
-    fn a_container_without_the_graphics_capability_is_known() {
+    fn a_container_without_the_nvidia_graphics_capability_is_recognized() {
         let (root, mut machine) = machine();
         write(root.path(), "usr/lib/libvulkan.so.1", "");
         write(root.path(), "proc/driver/nvidia/version", "");
-        let [drivers, nvidia] = &machine.findings()[..] else { panic!("{:?}", lines(&machine)) };
-        assert_eq!((drivers.state, nvidia.name.as_str()), (State::Missing, "nvidia"));
+        let [drivers, nvidia] = &machine.findings()[..] else { panic!("{:?}", finding_lines(&machine)) };
+        assert_eq!((drivers.state, nvidia.name.as_str()), (FindingState::Missing, "nvidia"));
         assert!(nvidia.hint.as_ref().unwrap().contains("NVIDIA_DRIVER_CAPABILITIES=compute,utility,graphics"));
         // With its driver there is nothing to tell.
         write(root.path(), "usr/lib/libGLX_nvidia.so.0", "");
         write(root.path(), "n.json", r#"{"ICD": {"library_path": "libGLX_nvidia.so.0"}}"#);
         machine.named_files = Some(root.path().join("n.json").display().to_string());
-        assert_eq!(lines(&machine), ["drivers OK libGLX_nvidia.so.0"]);
+        assert_eq!(finding_lines(&machine), ["drivers OK libGLX_nvidia.so.0"]);
     }
 
     #[test]
-    fn a_variable_that_names_no_driver_is_told() {
+    fn a_driver_variable_without_a_usable_driver_is_reported() {
         let (root, mut machine) = machine();
         write(root.path(), "usr/lib/libvulkan.so.1", "");
         machine.named_files = Some("/nowhere.json".to_owned());
-        let [summary, driver] = &lines(&machine)[..] else { panic!("{:?}", lines(&machine)) };
+        let [summary, driver] = &finding_lines(&machine)[..] else { panic!("{:?}", finding_lines(&machine)) };
         assert_eq!(summary, "drivers none VK_DRIVER_FILES names none: /nowhere.json");
         assert!(driver.starts_with("driver none /nowhere.json: "), "{driver}");
     }

@@ -16,7 +16,7 @@ const LENET_MODEL: &str = include_str!("../../../../../plugins/lenet/src/model.r
 const LENET_MODEL_PATH: &str = "#[path = \"../../lenet/src/model.rs\"]\n";
 
 /// A plugin to start from.
-pub(crate) struct Template {
+pub(crate) struct PluginTemplate {
     /// What it is called on the command line.
     pub(crate) name: &'static str,
     /// What it is, for a list.
@@ -33,8 +33,8 @@ pub(crate) struct Template {
 }
 
 /// Every template, the default first.
-pub(crate) static TEMPLATES: [Template; 5] = [
-    Template {
+pub(crate) static TEMPLATES: [PluginTemplate; 5] = [
+    PluginTemplate {
         name: "classifier",
         about: "trains on any dataset of pictures or features, and predicts",
         readme: "A saggar plugin that classifies pictures or features, in one file: the network, what it takes and gives, and\n\
@@ -46,7 +46,7 @@ pub(crate) static TEMPLATES: [Template; 5] = [
         source: &CLASSIFIER,
         manifest: include_str!("../../../../../plugins/templates/classifier/Cargo.toml"),
     },
-    Template {
+    PluginTemplate {
         name: "trainer",
         about: "a training loop of one's own, whose result is a file",
         readme: "A saggar plugin that only trains, with a loop of its own: steps, checkpoints and resuming are written out in\n\
@@ -58,7 +58,7 @@ pub(crate) static TEMPLATES: [Template; 5] = [
         source: &TRAINER,
         manifest: include_str!("../../../../../plugins/templates/trainer/Cargo.toml"),
     },
-    Template {
+    PluginTemplate {
         name: "input-opt",
         about: "a picture that a trained classifier is sure of",
         readme: "A saggar plugin that trains a picture instead of a network: a published version of `lenet` stays as it is, and\n\
@@ -70,7 +70,7 @@ pub(crate) static TEMPLATES: [Template; 5] = [
         source: &INPUT_OPT,
         manifest: include_str!("../../../../../plugins/input-opt/Cargo.toml"),
     },
-    Template {
+    PluginTemplate {
         name: "lenet-mnist",
         about: "two convolutions that learn MNIST and other small pictures",
         readme: "A saggar plugin that classifies small pictures, grey or RGB: the network is in `src/model.rs`, its training in\n\
@@ -81,7 +81,7 @@ pub(crate) static TEMPLATES: [Template; 5] = [
         source: &LENET,
         manifest: include_str!("../../../../../plugins/lenet/Cargo.toml"),
     },
-    Template {
+    PluginTemplate {
         name: "echo",
         about: "a model that answers what it was asked",
         readme: "A saggar plugin that predicts and learns nothing: `y` is `x`. Its training publishes it and is over.\n\
@@ -94,16 +94,16 @@ pub(crate) static TEMPLATES: [Template; 5] = [
 ];
 
 /// The names of all templates, with what they are, as the command line takes them.
-pub(crate) fn names() -> impl Iterator<Item = PossibleValue> {
+pub(crate) fn possible_values() -> impl Iterator<Item = PossibleValue> {
     TEMPLATES.iter().map(|template| PossibleValue::new(template.name).help(template.about))
 }
 
 /// The template of this name.
-pub(super) fn find(name: &str) -> Option<&'static Template> {
+pub(super) fn find_template(name: &str) -> Option<&'static PluginTemplate> {
     TEMPLATES.iter().find(|template| template.name == name)
 }
 
-impl Template {
+impl PluginTemplate {
     /// What the plugin declares of its parameters and data: the tables for its manifest. Empty where it declares nothing.
     pub(super) fn declarations(&self) -> &'static str {
         let begin = self.manifest.find("[package.metadata.saggar");
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_newcomers_plugin_is_short() {
+    fn the_default_template_is_short() {
         let default = &TEMPLATES[0];
         assert_eq!(default.name, "classifier");
         let files = default.files();
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn no_template_needs_a_neighbour() {
+    fn no_template_refers_to_files_outside_its_source() {
         for template in &TEMPLATES {
             let files = template.files();
             assert!(files.iter().any(|(path, _)| path.as_os_str() == "lib.rs"), "{}", template.name);

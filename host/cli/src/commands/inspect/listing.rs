@@ -7,17 +7,21 @@ use saggar_compile::program::{Program, ValueLocation};
 use saggar_device::null_backend::RecordedGraph;
 use saggar_tensor::{GraphPort, NodeId};
 
-use super::Compiled;
-use crate::args::Stage;
-use crate::exit::Failure;
-use crate::output::Output;
-use crate::units::show_bytes;
+use super::InspectedGraph;
+use crate::args::CompileStage;
+use crate::exit::CliError;
+use crate::output::CliOutput;
+use crate::units::format_bytes;
 
 /// Letters of a list of names in a table.
 const NAMES_WIDTH: usize = 48;
 
 /// A line of the list of graphs.
-pub(super) fn row(number: usize, compiled: &Result<Compiled, String>, recorded: &RecordedGraph) -> Vec<String> {
+pub(super) fn graph_row(
+    number: usize,
+    compiled: &Result<InspectedGraph, String>,
+    recorded: &RecordedGraph,
+) -> Vec<String> {
     let RecordedGraph { phase, graph } = recorded;
     let port = |port: &GraphPort| format!("{} {}", port.name, port.descriptor);
     let inputs = graph.inputs.iter().map(port);
@@ -25,19 +29,28 @@ pub(super) fn row(number: usize, compiled: &Result<Compiled, String>, recorded: 
     let [kernels, arena, all] = match compiled {
         Ok(it) => [
             it.stages.program.kernels.len().to_string(),
-            show_bytes(it.memory.arena_bytes),
-            show_bytes(it.memory.total_bytes()),
+            format_bytes(it.memory.arena_bytes),
+            format_bytes(it.memory.total_bytes()),
         ],
         Err(_) => ["-", "-", "-"].map(str::to_owned),
     };
     let outputs = match compiled {
-        Ok(_) => short(outputs),
+        Ok(_) => join_truncated(outputs),
         Err(error) => format!("not compiled: {error}"),
     };
-    vec![number.to_string(), phase.clone(), graph.nodes.len().to_string(), kernels, arena, all, short(inputs), outputs]
+    vec![
+        number.to_string(),
+        phase.clone(),
+        graph.nodes.len().to_string(),
+        kernels,
+        arena,
+        all,
+        join_truncated(inputs),
+        outputs,
+    ]
 }
 
-fn short(names: impl Iterator<Item = String>) -> String {
+fn join_truncated(names: impl Iterator<Item = String>) -> String {
     let all = names.collect::<Vec<_>>().join(", ");
     match all.char_indices().nth(NAMES_WIDTH) {
         None if all.is_empty() => "-".to_owned(),
@@ -47,50 +60,50 @@ fn short(names: impl Iterator<Item = String>) -> String {
 }
 
 /// Prints the stages that are wanted, each under its name where there are several.
-pub(super) fn show(it: &Compiled, wanted: Stage, output: Output) -> Result<(), Failure> {
+pub(super) fn print_stages(it: &InspectedGraph, wanted: CompileStage, output: CliOutput) -> Result<(), CliError> {
     let titled = |title: &str| {
-        if wanted == Stage::All {
-            output.line(&format!("== {title}"));
+        if wanted == CompileStage::All {
+            output.print_line(&format!("== {title}"));
         }
     };
-    if wanted == Stage::All {
+    if wanted == CompileStage::All {
         let target = it.target_name();
-        output.line(&format!("graph {} of the {}, for {target}", it.number, it.phase));
+        output.print_line(&format!("graph {} of the {}, for {target}", it.number, it.phase));
     }
-    if it.shows(wanted, Stage::Graph) {
+    if it.includes_stage(wanted, CompileStage::Graph) {
         titled("graph, as verified");
-        output.text(&it.graph.graph().to_string());
+        output.print_text(&it.graph.graph().to_string());
     }
-    if it.shows(wanted, Stage::Simplified) {
+    if it.includes_stage(wanted, CompileStage::Simplified) {
         titled("simplified, and laid out for the target");
-        output.text(&it.stages.simplified.to_string());
+        output.print_text(&it.stages.simplified.to_string());
     }
-    if it.shows(wanted, Stage::Fused) {
+    if it.includes_stage(wanted, CompileStage::Fused) {
         titled("fused: the nodes of each kernel");
-        output.text(&fused(it));
+        output.print_text(&fused_text(it));
     }
-    if it.shows(wanted, Stage::Schedule) {
+    if it.includes_stage(wanted, CompileStage::Schedule) {
         titled("schedule");
-        output.text(&schedule(&it.stages.program));
+        output.print_text(&schedule_text(&it.stages.program));
     }
-    if it.shows(wanted, Stage::Memory) {
+    if it.includes_stage(wanted, CompileStage::Memory) {
         titled("memory");
-        memory(&it.stages.program, &it.memory, output);
+        print_memory(&it.stages.program, &it.memory, output);
     }
-    if it.shows(wanted, Stage::Wgsl) {
+    if it.includes_stage(wanted, CompileStage::Wgsl) {
         titled("wgsl");
-        output.text(&shaders(it));
+        output.print_text(&shaders_text(it));
     }
-    if it.shows(wanted, Stage::Routines) {
+    if it.includes_stage(wanted, CompileStage::Routines) {
         titled("routines");
         for (at, (routine, kernel)) in it.routines()?.iter().zip(&it.stages.program.kernels).enumerate() {
-            output.line(&format!("kernel {at} {}: {routine}", kernel.label));
+            output.print_line(&format!("kernel {at} {}: {routine}", kernel.label));
         }
     }
     Ok(())
 }
 
-fn fused(it: &Compiled) -> String {
+fn fused_text(it: &InspectedGraph) -> String {
     let mut text = String::new();
     let node = |node: &NodeId| {
         let of = it.stages.simplified.node(*node);
@@ -107,7 +120,7 @@ fn fused(it: &Compiled) -> String {
     text
 }
 
-fn schedule(program: &Program) -> String {
+fn schedule_text(program: &Program) -> String {
     let mut text = String::new();
     for (at, kernel) in program.kernels.iter().enumerate() {
         let _ = write!(text, "kernel {at} {}", program.kernel_text(kernel));
@@ -116,7 +129,7 @@ fn schedule(program: &Program) -> String {
 }
 
 /// `slab 0 + 1024`, `input x`.
-pub(super) fn place(program: &Program, place: ValueLocation) -> String {
+pub(super) fn place_label(program: &Program, place: ValueLocation) -> String {
     let port =
         |ports: &[GraphPort], at: u32| ports.get(at as usize).map_or_else(|| at.to_string(), |it| it.name.clone());
     match place {
@@ -128,28 +141,28 @@ pub(super) fn place(program: &Program, place: ValueLocation) -> String {
     }
 }
 
-fn memory(program: &Program, plan: &MemoryReport, output: Output) {
+fn print_memory(program: &Program, plan: &MemoryReport, output: CliOutput) {
     let kernel = |kernel: Option<usize>| kernel.map_or("-".to_owned(), |kernel| kernel.to_string());
     let row = |it: &PlannedTensor| {
         let label = it.from.map(|at| program.kernels[at].label.clone()).unwrap_or_default();
-        let place = place(program, it.place);
+        let place = place_label(program, it.place);
         vec![place, it.descriptor.to_string(), it.bytes.to_string(), kernel(it.from), kernel(it.to), label]
     };
     let rows: Vec<Vec<String>> = plan.tensors.iter().map(row).collect();
-    output.table(&["PLACE", "TENSOR", "BYTES", "WRITTEN BY", "LAST USE", "OF"], &rows);
+    output.print_table(&["PLACE", "TENSOR", "BYTES", "WRITTEN BY", "LAST USE", "OF"], &rows);
     for (at, slab) in program.slabs.iter().enumerate() {
-        output.line(&format!("slab {at}: {} bytes of {:?}", slab.bytes, slab.class));
+        output.print_line(&format!("slab {at}: {} bytes of {:?}", slab.bytes, slab.class));
     }
     let at = plan.peak_kernel.map(|kernel| format!(" at kernel {kernel}")).unwrap_or_default();
-    output.line(&format!("arena: {} bytes; in use at once: {} bytes{at}", plan.arena_bytes, plan.peak_bytes));
+    output.print_line(&format!("arena: {} bytes; in use at once: {} bytes{at}", plan.arena_bytes, plan.peak_bytes));
     let MemoryReport { input_bytes, variable_bytes, constant_bytes, output_bytes, .. } = plan;
-    output.line(&format!(
+    output.print_line(&format!(
         "inputs: {input_bytes} bytes; variables: {variable_bytes}; constants: {constant_bytes}; outputs: {output_bytes}"
     ));
-    output.line(&format!("all: {} bytes ({})", plan.total_bytes(), show_bytes(plan.total_bytes())));
+    output.print_line(&format!("all: {} bytes ({})", plan.total_bytes(), format_bytes(plan.total_bytes())));
 }
 
-fn shaders(it: &Compiled) -> String {
+fn shaders_text(it: &InspectedGraph) -> String {
     let mut text = String::new();
     for (at, (passes, kernel)) in it.shaders().iter().zip(&it.stages.program.kernels).enumerate() {
         match passes {

@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 
 use super::{job_path, text};
-use crate::args::{Compare, Diff};
-use crate::client::Client;
-use crate::exit::Failure;
-use crate::output::Output;
+use crate::args::{CompareArgs, DiffArgs};
+use crate::client::ApiClient;
+use crate::exit::CliError;
+use crate::output::CliOutput;
 
 /// What a job was asked to do, as one level of names: `parameters.lr`.
-fn flat(spec: &Value) -> BTreeMap<String, Value> {
+fn flatten_spec(spec: &Value) -> BTreeMap<String, Value> {
     let mut fields = BTreeMap::new();
     for (name, value) in spec.as_object().into_iter().flatten() {
         match value {
@@ -27,13 +27,13 @@ fn flat(spec: &Value) -> BTreeMap<String, Value> {
 }
 
 /// Names of fields that are not the same everywhere.
-fn differing(fields: &[BTreeMap<String, Value>]) -> Vec<String> {
+fn differing_fields(fields: &[BTreeMap<String, Value>]) -> Vec<String> {
     let names: BTreeSet<&String> = fields.iter().flat_map(BTreeMap::keys).collect();
     let differs = |name: &&&String| fields.windows(2).any(|pair| pair[0].get(**name) != pair[1].get(**name));
     names.iter().filter(differs).map(|name| (*name).clone()).collect()
 }
 
-fn shown(value: Option<&Value>) -> String {
+fn format_value(value: Option<&Value>) -> String {
     match value {
         None => "-".to_owned(),
         Some(Value::String(text)) => text.clone(),
@@ -41,28 +41,28 @@ fn shown(value: Option<&Value>) -> String {
     }
 }
 
-pub(crate) fn diff(args: &Diff, client: &Client, output: Output) -> Result<(), Failure> {
+pub(crate) fn diff(args: &DiffArgs, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
     let jobs = [client.get(&job_path(&args.first))?, client.get(&job_path(&args.second))?];
-    let fields = jobs.each_ref().map(|job| flat(&job["spec"]));
-    let names = differing(&fields);
+    let fields = jobs.each_ref().map(|job| flatten_spec(&job["spec"]));
+    let names = differing_fields(&fields);
     if output.json {
         let of = |name: &String| (name.clone(), json!([fields[0].get(name), fields[1].get(name)]));
-        output.json(&Value::Object(names.iter().map(of).collect()));
+        output.print_json(&Value::Object(names.iter().map(of).collect()));
         return Ok(());
     }
-    let row = |name: &String| vec![name.clone(), shown(fields[0].get(name)), shown(fields[1].get(name))];
+    let row = |name: &String| vec![name.clone(), format_value(fields[0].get(name)), format_value(fields[1].get(name))];
     let rows: Vec<Vec<String>> = names.iter().map(row).collect();
-    output.table(&["FIELD", text(&jobs[0], "name"), text(&jobs[1], "name")], &rows);
+    output.print_table(&["FIELD", text(&jobs[0], "name"), text(&jobs[1], "name")], &rows);
     if rows.is_empty() {
-        output.note("They were asked to do the same.");
+        output.print_note("They were asked to do the same.");
     }
     Ok(())
 }
 
-pub(crate) fn compare(args: &Compare, client: &Client, output: Output) -> Result<(), Failure> {
-    let jobs = args.jobs.iter().map(|job| client.get(&job_path(job))).collect::<Result<Vec<Value>, Failure>>()?;
-    let fields: Vec<BTreeMap<String, Value>> = jobs.iter().map(|job| flat(&job["spec"])).collect();
-    let names = differing(&fields);
+pub(crate) fn compare(args: &CompareArgs, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
+    let jobs = args.jobs.iter().map(|job| client.get(&job_path(job))).collect::<Result<Vec<Value>, CliError>>()?;
+    let fields: Vec<BTreeMap<String, Value>> = jobs.iter().map(|job| flatten_spec(&job["spec"])).collect();
+    let names = differing_fields(&fields);
     let metrics: BTreeSet<&String> =
         jobs.iter().flat_map(|job| job["metrics"].as_object().into_iter().flatten().map(|(name, _)| name)).collect();
     if output.json {
@@ -74,7 +74,7 @@ pub(crate) fn compare(args: &Compare, client: &Client, output: Output) -> Result
                 "wall_seconds": job["wall_seconds"], "gpu_seconds": job["gpu_seconds"],
             })
         };
-        output.json(&jobs.iter().zip(&fields).map(of).collect());
+        output.print_json(&jobs.iter().zip(&fields).map(of).collect());
         return Ok(());
     }
     let mut headers = vec!["JOB", "STATE"];
@@ -82,8 +82,8 @@ pub(crate) fn compare(args: &Compare, client: &Client, output: Output) -> Result
     headers.extend(metrics.iter().map(|name| name.as_str()));
     headers.push("GPU-SEC");
     let row = |(job, fields): (&Value, &BTreeMap<String, Value>)| {
-        let mut row = vec![text(job, "name").to_owned(), output.state(text(job, "state"))];
-        row.extend(names.iter().map(|name| shown(fields.get(name))));
+        let mut row = vec![text(job, "name").to_owned(), output.format_state(text(job, "state"))];
+        row.extend(names.iter().map(|name| format_value(fields.get(name))));
         let metric =
             |name: &&String| job["metrics"][name.as_str()].as_f64().map_or("-".to_owned(), |it| format!("{it:.4}"));
         row.extend(metrics.iter().map(metric));
@@ -91,7 +91,7 @@ pub(crate) fn compare(args: &Compare, client: &Client, output: Output) -> Result
         row
     };
     let rows: Vec<Vec<String>> = jobs.iter().zip(&fields).map(row).collect();
-    output.table(&headers, &rows);
+    output.print_table(&headers, &rows);
     Ok(())
 }
 
@@ -100,10 +100,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_differs_is_named() {
-        let first = flat(&json!({"seed": 1, "parameters": {"lr": 0.1, "epochs": 3}}));
-        let second = flat(&json!({"seed": 1, "parameters": {"lr": 0.01, "epochs": 3}, "message": "x"}));
-        assert_eq!(differing(&[first.clone(), second]), ["message", "parameters.lr"]);
-        assert!(differing(&[first.clone(), first]).is_empty());
+    fn only_differing_fields_are_listed() {
+        let first = flatten_spec(&json!({"seed": 1, "parameters": {"lr": 0.1, "epochs": 3}}));
+        let second = flatten_spec(&json!({"seed": 1, "parameters": {"lr": 0.01, "epochs": 3}, "message": "x"}));
+        assert_eq!(differing_fields(&[first.clone(), second]), ["message", "parameters.lr"]);
+        assert!(differing_fields(&[first.clone(), first]).is_empty());
     }
 }

@@ -3,44 +3,44 @@
 use serde_json::{Value, json};
 
 use super::{now_ms, number, text};
-use crate::client::Client;
-use crate::exit::Failure;
-use crate::output::Output;
+use crate::client::ApiClient;
+use crate::exit::CliError;
+use crate::output::CliOutput;
 use crate::units;
 
 /// Since when nothing must have been asked of a thing that counts as idle.
-const IDLE_MS: u64 = 60_000;
+const IDLE_AFTER_MS: u64 = 60_000;
 
-pub(super) fn list(client: &Client) -> Result<Vec<Value>, Failure> {
+pub(super) fn list_idle(client: &ApiClient) -> Result<Vec<Value>, CliError> {
     let models = client.get("/api/v1/models")?;
-    let jobs = super::listed(client, "&state=RUNNING")?;
+    let jobs = super::list_jobs(client, "&state=RUNNING")?;
     let now_ms = now_ms();
     let mut idle = idle_models(&models, now_ms);
     idle.extend(idle_jobs(&jobs, now_ms));
     Ok(idle)
 }
 
-pub(super) fn show(idle: Vec<Value>, output: Output) {
+pub(super) fn print_idle(idle: Vec<Value>, output: CliOutput) {
     if output.json {
-        output.json(&Value::Array(idle));
+        output.print_json(&Value::Array(idle));
     } else if output.quiet {
-        idle.iter().for_each(|it| output.line(text(it, "name")));
+        idle.iter().for_each(|it| output.print_line(text(it, "name")));
     } else {
         let now_ms = now_ms();
-        let rows: Vec<Vec<String>> = idle.iter().map(|it| row(it, now_ms)).collect();
-        output.table(&["KIND", "NAME", "HOLDS", "LAST USED", "WHY"], &rows);
+        let rows: Vec<Vec<String>> = idle.iter().map(|it| idle_row(it, now_ms)).collect();
+        output.print_table(&["KIND", "NAME", "HOLDS", "LAST USED", "WHY"], &rows);
         if rows.is_empty() {
-            output.note(
+            output.print_note(
                 "Nothing is idle: every model that is awake was asked within a minute, and every job does steps.",
             );
         }
     }
 }
 
-fn row(it: &Value, now_ms: u64) -> Vec<String> {
-    let used = it["last_used_ms"].as_u64().map_or_else(|| "never".to_owned(), |ms| units::show_age(ms, now_ms));
+fn idle_row(it: &Value, now_ms: u64) -> Vec<String> {
+    let used = it["last_used_ms"].as_u64().map_or_else(|| "never".to_owned(), |ms| units::format_age(ms, now_ms));
     let holds = match it["bytes"].as_u64() {
-        Some(bytes) => units::show_bytes(bytes),
+        Some(bytes) => units::format_bytes(bytes),
         None => format!("a slot of {}", text(it, "pool")),
     };
     vec![text(it, "kind").to_owned(), text(it, "name").to_owned(), holds, used, text(it, "why").to_owned()]
@@ -48,7 +48,7 @@ fn row(it: &Value, now_ms: u64) -> Vec<String> {
 
 /// Whether something that was used last at that time, or never, is idle.
 fn is_idle(used_ms: Option<u64>, now_ms: u64) -> bool {
-    used_ms.is_none_or(|used_ms| now_ms.saturating_sub(used_ms) >= IDLE_MS)
+    used_ms.is_none_or(|used_ms| now_ms.saturating_sub(used_ms) >= IDLE_AFTER_MS)
 }
 
 /// Versions that are up and that nobody asked for a prediction, each with why it does not sleep.
@@ -83,7 +83,7 @@ fn why_awake(model: &Value, version: &Value) -> String {
         ("forever", _, false) => "keep_alive is forever: it sleeps only where others need the memory".to_owned(),
         (_, Some(ms), pinned) => {
             let pinned = if pinned { "pinned where others need the memory; " } else { "" };
-            format!("{pinned}sleeps in {}", units::show_duration(ms as f64 / 1000.0))
+            format!("{pinned}sleeps in {}", units::format_duration(ms as f64 / 1000.0))
         }
         (keep, None, pinned) => {
             let pinned = if pinned { "pinned where others need the memory; " } else { "" };
@@ -125,12 +125,12 @@ mod tests {
     }
 
     #[test]
-    fn az_09_models_that_nobody_asks_say_why_they_are_awake() {
+    fn idle_models_say_why_they_stay_loaded() {
         let why = |answer: &Value| idle_models(answer, NOW_MS).first().map(|it| text(it, "why").to_owned());
         let pinned = idle_models(&model("forever", true, "READY", None, None), NOW_MS);
         assert_eq!((text(&pinned[0], "name"), number(&pinned[0], "bytes")), ("digits@3", 2048));
         assert!(text(&pinned[0], "why").starts_with("pinned"));
-        assert_eq!(row(&pinned[0], NOW_MS)[..4], ["model", "digits@3", "2.0 KiB", "never"]);
+        assert_eq!(idle_row(&pinned[0], NOW_MS)[..4], ["model", "digits@3", "2.0 KiB", "never"]);
         let forever = why(&model("forever", false, "READY", Some(0), None)).unwrap();
         assert!(forever.starts_with("keep_alive is forever"), "{forever}");
         assert_eq!(why(&model("5m", false, "READY", Some(900_000), Some(200_000))).unwrap(), "sleeps in 3m 20s");
@@ -143,13 +143,13 @@ mod tests {
     }
 
     #[test]
-    fn az_09_jobs_without_steps_are_listed() {
+    fn running_jobs_without_steps_are_listed_as_idle() {
         let job =
             |advanced: Value| [json!({ "name": "mnist-7", "pool": "default", "step": 12, "advanced_ms": advanced })];
-        let stuck = idle_jobs(&job(json!(NOW_MS - IDLE_MS)), NOW_MS);
-        assert_eq!(row(&stuck[0], NOW_MS)[..4], ["job", "mnist-7", "a slot of default", "1 min ago"]);
+        let stuck = idle_jobs(&job(json!(NOW_MS - IDLE_AFTER_MS)), NOW_MS);
+        assert_eq!(idle_row(&stuck[0], NOW_MS)[..4], ["job", "mnist-7", "a slot of default", "1 min ago"]);
         assert!(text(&stuck[0], "why").starts_with("no step since 12"));
-        assert!(idle_jobs(&job(json!(NOW_MS - IDLE_MS + 1)), NOW_MS).is_empty());
+        assert!(idle_jobs(&job(json!(NOW_MS - IDLE_AFTER_MS + 1)), NOW_MS).is_empty());
         assert!(idle_jobs(&job(Value::Null), NOW_MS).is_empty());
     }
 }

@@ -3,78 +3,88 @@
 use serde_json::{Value, json};
 
 use super::{job_path, number, text};
-use crate::args::{Gc, Rm};
-use crate::client::{Client, Payload};
-use crate::exit::Failure;
-use crate::output::{Output, agree};
+use crate::args::{GcArgs, RmArgs};
+use crate::client::{ApiClient, RequestBody};
+use crate::exit::CliError;
+use crate::output::{CliOutput, confirm};
 use crate::units;
 
-pub(crate) fn rm(args: &Rm, client: &Client, output: Output) -> Result<(), Failure> {
+pub(crate) fn rm(args: &RmArgs, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
     if let Some(experiment) = &args.experiment {
-        return sweep(json!({ "experiment": experiment }), args.yes, false, client, output);
+        return collect_garbage(json!({ "experiment": experiment }), args.yes, false, client, output);
     }
-    agree(args.yes, &format!("Remove {} with logs, outputs and checkpoints?", args.jobs.join(", ")))?;
+    confirm(args.yes, &format!("Remove {} with logs, outputs and checkpoints?", args.jobs.join(", ")))?;
     let mut removed = Vec::new();
     for job in &args.jobs {
         let answer = client.delete(&job_path(job))?;
         if !output.json {
-            let freed = units::show_bytes(number(&answer, "freed_bytes"));
-            output.line_amid_work(&format!("{} removed, {freed} freed", text(&answer, "name")));
+            let freed = units::format_bytes(number(&answer, "freed_bytes"));
+            output.print_line_ignoring_errors(&format!("{} removed, {freed} freed", text(&answer, "name")));
         }
         removed.push(answer);
     }
     if output.json {
-        output.json(&Value::Array(removed));
+        output.print_json(&Value::Array(removed));
     }
     Ok(())
 }
 
-pub(crate) fn gc(args: &Gc, client: &Client, output: Output) -> Result<(), Failure> {
+pub(crate) fn gc(args: &GcArgs, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
     let what = json!({
         "keep_last": args.keep_last,
         "failed_older_than_seconds": args.failed_older_than.map(|time| time.as_secs_f64()),
         "project": args.project,
     });
-    sweep(what, args.yes, args.dry_run, client, output)
+    collect_garbage(what, args.yes, args.dry_run, client, output)
 }
 
 /// Shows what goes, asks, and has it removed.
-fn sweep(mut what: Value, yes: bool, dry_run: bool, client: &Client, output: Output) -> Result<(), Failure> {
+fn collect_garbage(
+    mut what: Value,
+    yes: bool,
+    dry_run: bool,
+    client: &ApiClient,
+    output: CliOutput,
+) -> Result<(), CliError> {
     what["dry_run"] = json!(true);
-    let would = client.post("/api/v1/jobs/gc", Payload::Json(&what))?;
+    let would = client.post("/api/v1/jobs/gc", RequestBody::Json(&what))?;
     let nothing = would["jobs"].as_array().is_none_or(Vec::is_empty);
     if dry_run || nothing {
-        show(&would, output, "would be freed");
+        print_removed(&would, output, "would be freed");
         return Ok(());
     }
     match (yes, output.json) {
         (true, _) => {}
         // Programs read one document: what was removed. What is asked about is for people.
-        (false, true) => output.table_aside(&HEADERS, &rows(&would, output)),
-        (false, false) => show(&would, output, "would be freed"),
+        (false, true) => output.print_table_to_stderr(&REMOVED_HEADERS, &removed_rows(&would, output)),
+        (false, false) => print_removed(&would, output, "would be freed"),
     }
-    agree(yes, "Remove them?")?;
+    confirm(yes, "Remove them?")?;
     what["dry_run"] = json!(false);
-    let done = client.post("/api/v1/jobs/gc", Payload::Json(&what))?;
-    show(&done, output, "freed");
+    let done = client.post("/api/v1/jobs/gc", RequestBody::Json(&what))?;
+    print_removed(&done, output, "freed");
     Ok(())
 }
 
-fn show(answer: &Value, output: Output, word: &str) {
+fn print_removed(answer: &Value, output: CliOutput, word: &str) {
     if output.json {
-        output.json(answer);
+        output.print_json(answer);
         return;
     }
-    output.table(&HEADERS, &rows(answer, output));
-    output.note(&format!("{} {word}", units::show_bytes(number(answer, "freed_bytes"))));
+    output.print_table(&REMOVED_HEADERS, &removed_rows(answer, output));
+    output.print_note(&format!("{} {word}", units::format_bytes(number(answer, "freed_bytes"))));
 }
 
-const HEADERS: [&str; 3] = ["JOB", "STATE", "SIZE"];
+const REMOVED_HEADERS: [&str; 3] = ["JOB", "STATE", "SIZE"];
 
-fn rows(answer: &Value, output: Output) -> Vec<Vec<String>> {
+fn removed_rows(answer: &Value, output: CliOutput) -> Vec<Vec<String>> {
     let jobs = answer["jobs"].as_array().into_iter().flatten();
     let row = |job: &Value| {
-        vec![text(job, "name").to_owned(), output.state(text(job, "state")), units::show_bytes(number(job, "bytes"))]
+        vec![
+            text(job, "name").to_owned(),
+            output.format_state(text(job, "state")),
+            units::format_bytes(number(job, "bytes")),
+        ]
     };
     jobs.map(row).collect()
 }

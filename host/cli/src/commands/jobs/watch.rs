@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::exit::Failure;
-use crate::output::Output;
-use crate::reconnect::Reconnect;
+use crate::exit::CliError;
+use crate::output::CliOutput;
+use crate::reconnect::ReconnectState;
 
 /// How long a listing stands.
 const REDRAW_INTERVAL: Duration = Duration::from_secs(2);
@@ -16,15 +16,15 @@ const REDRAW_INTERVAL: Duration = Duration::from_secs(2);
 ///
 /// # Errors
 /// Those of `read`.
-pub(super) fn watch(
-    output: Output,
-    read: impl Fn() -> Result<Vec<Value>, Failure>,
+pub(super) fn watch_listing(
+    output: CliOutput,
+    read: impl Fn() -> Result<Vec<Value>, CliError>,
     show: impl Fn(Vec<Value>),
-) -> Result<(), Failure> {
-    let mut reconnect = Reconnect::new(output);
+) -> Result<(), CliError> {
+    let mut reconnect = ReconnectState::new(output);
     let mut listed = read()?;
     loop {
-        output.begin_redraw();
+        output.clear_screen();
         show(listed);
         std::thread::sleep(REDRAW_INTERVAL);
         listed = loop {
@@ -33,6 +33,6 @@ pub(super) fn watch(
                 Err(failure) => reconnect.wait_for_retry(failure)?,
             }
         };
-        reconnect.connected();
+        reconnect.note_connected();
     }
 }

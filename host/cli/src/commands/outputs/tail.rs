@@ -7,38 +7,38 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::job_path;
-use crate::args::OutputTail;
-use crate::client::Client;
-use crate::exit::{self, Failure};
-use crate::output::Output;
-use crate::reconnect::Reconnect;
+use crate::args::OutputTailArgs;
+use crate::client::ApiClient;
+use crate::exit::{self, CliError};
+use crate::output::CliOutput;
+use crate::reconnect::ReconnectState;
 
 /// How often a followed file is looked at.
-const LOOK_INTERVAL: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-pub(super) fn tail(args: &OutputTail, client: &Client, output: Output) -> Result<(), Failure> {
+pub(super) fn tail(args: &OutputTailArgs, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
     if args.follow {
         crate::commands::jobs::detach_on_interrupt(args.job.clone());
     }
     let mut shown = String::new();
-    let mut reconnect = Reconnect::new(output);
+    let mut reconnect = ReconnectState::new(output);
     let mut is_first = true;
     loop {
         // Asked before the file is read: what is written in between is then read.
         let over = client.get(&job_path(&args.job)).map(|job| job["finished_ms"].is_u64());
         let (over, text) = match over {
-            Ok(over) => (over, read(args, client)),
+            Ok(over) => (over, read_output(args, client)),
             Err(failure) => (false, Err(failure)),
         };
         match text {
             Ok(text) => {
-                reconnect.connected();
+                reconnect.note_connected();
                 let new = text.strip_prefix(shown.as_str()).unwrap_or(&text);
-                show(new, output);
+                print_new_text(new, output);
                 shown = text;
             }
             // It may be written yet.
-            Err(failure) if failure.exit == exit::NOT_FOUND && args.follow && !over => {}
+            Err(failure) if failure.exit_code == exit::NOT_FOUND && args.follow && !over => {}
             Err(failure) if args.follow && !is_first => {
                 reconnect.wait_for_retry(failure)?;
                 continue;
@@ -49,23 +49,23 @@ pub(super) fn tail(args: &OutputTail, client: &Client, output: Output) -> Result
         if over || !args.follow {
             return Ok(());
         }
-        std::thread::sleep(LOOK_INTERVAL);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 
-fn show(text: &str, output: Output) {
+fn print_new_text(text: &str, output: CliOutput) {
     if !output.json {
-        output.text(text);
+        output.print_text(text);
     } else if !text.is_empty() {
-        output.json_line(&json!({ "text": text }));
+        output.print_json_line(&json!({ "text": text }));
     }
 }
 
-fn read(args: &OutputTail, client: &Client) -> Result<String, Failure> {
-    let path = args.path.split('/').map(crate::client::segment).collect::<Vec<_>>().join("/");
+fn read_output(args: &OutputTailArgs, client: &ApiClient) -> Result<String, CliError> {
+    let path = args.path.split('/').map(crate::client::encode_path_segment).collect::<Vec<_>>().join("/");
     let mut bytes = Vec::new();
-    let mut content = client.stream(&format!("{}/output/{path}", job_path(&args.job)))?;
+    let mut content = client.get_stream(&format!("{}/output/{path}", job_path(&args.job)))?;
     let read = content.read_to_end(&mut bytes);
-    read.map_err(|error| Failure::new(exit::UNREACHABLE, "unreachable", format!("{} broke off: {error}", args.path)))?;
+    read.map_err(|error| CliError::new(exit::UNREACHABLE, "unreachable", format!("{} broke off: {error}", args.path)))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

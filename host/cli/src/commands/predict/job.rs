@@ -1,55 +1,60 @@
 //! `saggar predict MODEL --in DATASET`: a job that predicts every item of a dataset.
 
-use saggar_jobs::{JobSpec, Mount, Prediction, Source};
+use saggar_jobs::{DataMount, DataSource, JobSpec, PredictionSpec};
 use saggar_project::MountSource;
 use serde_json::json;
 
-use crate::args::Predict;
-use crate::client::{Client, Payload};
-use crate::commands::run::stay_until_over;
-use crate::exit::Failure;
-use crate::output::Output;
+use crate::args::PredictArgs;
+use crate::client::{ApiClient, RequestBody};
+use crate::commands::run::wait_and_report;
+use crate::exit::CliError;
+use crate::output::CliOutput;
 
 /// Submits the job, and waits for it where that is asked for. The process's exit code.
-pub(crate) fn submit(args: &Predict, dataset: &str, client: &Client, output: Output) -> Result<i32, Failure> {
-    let job = client.post("/api/v1/jobs", Payload::Json(&json!(spec(args, dataset)?)))?;
+pub(crate) fn submit_prediction_job(
+    args: &PredictArgs,
+    dataset: &str,
+    client: &ApiClient,
+    output: CliOutput,
+) -> Result<i32, CliError> {
+    let job = client.post("/api/v1/jobs", RequestBody::Json(&json!(prediction_spec(args, dataset)?)))?;
     let name = job["name"].as_str().unwrap_or_default().to_owned();
     if args.wait {
-        return stay_until_over(client, output, &name, false);
+        return wait_and_report(client, output, &name, false);
     }
     if output.json {
-        output.json(&job);
+        output.print_json(&job);
         return Ok(0);
     }
-    output.line(&name);
-    output.note(&format!("Next: saggar logs -f {name} | saggar output get {name}"));
+    output.print_line(&name);
+    output.print_note(&format!("Next: saggar logs -f {name} | saggar output get {name}"));
     Ok(0)
 }
 
-fn spec(args: &Predict, dataset: &str) -> Result<JobSpec, Failure> {
+fn prediction_spec(args: &PredictArgs, dataset: &str) -> Result<JobSpec, CliError> {
     let read = saggar_project::parse_mount(dataset);
-    let mount = read.map_err(|error| Failure::invalid(format!("--in {error}")))?;
+    let mount = read.map_err(|error| CliError::invalid(format!("--in {error}")))?;
     let source = match mount.source {
-        MountSource::Dataset { dataset, version } => Source::Dataset { name: dataset, version },
-        MountSource::Job { job, path } => Source::Output { job, path },
+        MountSource::Dataset { dataset, version } => DataSource::Dataset { name: dataset, version },
+        MountSource::Job { job, path } => DataSource::Output { job, path },
     };
     let whole = args.model.as_deref().unwrap_or_default();
     let (model, version) = match whole.split_once('@') {
         None => (whole, None),
         Some((model, version)) => {
             let expected =
-                || Failure::invalid(format!("{whole}: {version:?} is no version; expected such as digits@3"));
+                || CliError::invalid(format!("{whole}: {version:?} is no version; expected such as digits@3"));
             (model, Some(version.parse().map_err(|_| expected())?))
         }
     };
     // The server puts the model's plugin there.
     let mut spec = JobSpec::new(args.project.as_str(), "0".repeat(64));
-    spec.data = vec![Mount { source, mount: mount.at }];
+    spec.data = vec![DataMount { source, mount: mount.at }];
     if let Some(device) = &args.device {
         spec.device.clone_from(device);
     }
     spec.task = "predict".to_owned();
     spec.predict =
-        Some(Prediction { model: model.to_owned(), version, split: args.split.clone(), out: args.out.clone() });
+        Some(PredictionSpec { model: model.to_owned(), version, split: args.split.clone(), out: args.out.clone() });
     Ok(spec)
 }

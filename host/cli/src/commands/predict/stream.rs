@@ -6,63 +6,63 @@ use std::io::{BufRead, BufReader, Read};
 use serde_json::{Value, json};
 
 use crate::event_stream::{ServerEvent, next_event};
-use crate::exit::{self, Failure};
-use crate::output::Output;
+use crate::exit::{self, CliError};
+use crate::output::CliOutput;
 
 /// Shows server-sent events until the one that ends them.
-pub(super) fn show(events: impl Read, output: Output) -> Result<(), Failure> {
+pub(super) fn show_events(events: impl Read, output: CliOutput) -> Result<(), CliError> {
     let mut events = BufReader::new(events);
-    let mut shown = Shown { output, text: None, names: BTreeSet::new(), in_line: false };
-    while let Some((name, data)) = next(&mut events)? {
+    let mut shown = StreamDisplay { output, text: None, names: BTreeSet::new(), is_line_open: false };
+    while let Some((name, data)) = next_json_event(&mut events)? {
         match name.as_str() {
-            "piece" => shown.piece(&data),
+            "piece" => shown.show_piece(&data),
             "done" => {
-                shown.done(data);
+                shown.show_remaining(data);
                 return Ok(());
             }
             "error" => {
                 shown.end_line();
-                return Err(failure(&data));
+                return Err(error_from_event(&data));
             }
             // What a later server may say besides.
             _ => {}
         }
     }
     shown.end_line();
-    Err(Failure::new(exit::UNREACHABLE, "broken_off", "the answer broke off before its end"))
+    Err(CliError::new(exit::UNREACHABLE, "broken_off", "the answer broke off before its end"))
 }
 
-fn failure(data: &Value) -> Failure {
+fn error_from_event(data: &Value) -> CliError {
     let text = |key: &str| data[key].as_str().unwrap_or_default().to_owned();
-    let failure = Failure::new(exit::UNEXPECTED, &text("code"), text("error"));
-    if text("hint").is_empty() { failure } else { failure.hint(text("hint")) }
+    let failure = CliError::new(exit::UNEXPECTED, &text("code"), text("error"));
+    if text("hint").is_empty() { failure } else { failure.with_hint(text("hint")) }
 }
 
 /// The next event's name and data; none at the end.
-fn next(events: &mut impl BufRead) -> Result<Option<(String, Value)>, Failure> {
+fn next_json_event(events: &mut impl BufRead) -> Result<Option<(String, Value)>, CliError> {
     let event = next_event(events)
-        .map_err(|error| Failure::new(exit::UNREACHABLE, "broken_off", format!("the answer: {error}")))?;
+        .map_err(|error| CliError::new(exit::UNREACHABLE, "broken_off", format!("the answer: {error}")))?;
     let Some(ServerEvent { name, data, .. }) = event else { return Ok(None) };
     let data = serde_json::from_str(&data)
-        .map_err(|error| Failure::new(exit::UNEXPECTED, "bad_answer", format!("an event is no JSON: {error}")))?;
+        .map_err(|error| CliError::new(exit::UNEXPECTED, "bad_answer", format!("an event is no JSON: {error}")))?;
     Ok(Some((name, data)))
 }
 
-struct Shown {
-    output: Output,
+struct StreamDisplay {
+    output: CliOutput,
     /// The output that is written as it is: the first text of which there was a piece.
     text: Option<String>,
     /// Outputs of which there were pieces.
     names: BTreeSet<String>,
     /// Whether something stands in the last line.
-    in_line: bool,
+    is_line_open: bool,
 }
 
-impl Shown {
+impl StreamDisplay {
     /// Shows a piece.
-    fn piece(&mut self, piece: &Value) {
+    fn show_piece(&mut self, piece: &Value) {
         if self.output.json {
-            self.output.json_line(&json!({ "piece": piece }));
+            self.output.print_json_line(&json!({ "piece": piece }));
             return;
         }
         let item = piece["item"].as_u64();
@@ -73,32 +73,32 @@ impl Shown {
             match value.as_str().filter(|_| is_text) {
                 Some(text) => {
                     self.text = Some(name.clone());
-                    self.in_line = !text.ends_with('\n');
-                    self.output.text(text);
+                    self.is_line_open = !text.ends_with('\n');
+                    self.output.print_text(text);
                 }
                 None => {
                     self.end_line();
                     let item = item.map(|item| format!("[{item}]")).unwrap_or_default();
-                    self.output.line(&format!("{name}{item}  {value}"));
+                    self.output.print_line(&format!("{name}{item}  {value}"));
                 }
             }
         }
     }
 
     /// Shows what no piece has shown.
-    fn done(&mut self, answer: Value) {
+    fn show_remaining(&mut self, answer: Value) {
         if self.output.json {
-            self.output.json_line(&json!({ "done": answer }));
+            self.output.print_json_line(&json!({ "done": answer }));
             return;
         }
         self.end_line();
         let rest = answer.as_object().into_iter().flatten().filter(|(name, _)| !self.names.contains(*name));
-        super::print(&rest.map(|(name, value)| (name.clone(), value.clone())).collect(), None, self.output);
+        super::print_outputs(&rest.map(|(name, value)| (name.clone(), value.clone())).collect(), None, self.output);
     }
 
     fn end_line(&mut self) {
-        if std::mem::take(&mut self.in_line) {
-            self.output.line("");
+        if std::mem::take(&mut self.is_line_open) {
+            self.output.print_line("");
         }
     }
 }
@@ -108,23 +108,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_are_read_to_their_end() {
+    fn streamed_events_are_parsed_as_json() {
         let text =
             "event: piece\ndata: {\"text\": \"a: b\"}\n\n: a remark\nevent: done\r\ndata:{\"text\":\ndata: 1}\n\n";
         let mut events = text.as_bytes();
-        assert_eq!(next(&mut events).unwrap(), Some(("piece".to_owned(), json!({ "text": "a: b" }))));
-        assert_eq!(next(&mut events).unwrap(), Some(("done".to_owned(), json!({ "text": 1 }))));
-        assert_eq!(next(&mut events).unwrap(), None);
-        assert!(next(&mut &b"data: {\n\n"[..]).is_err());
+        assert_eq!(next_json_event(&mut events).unwrap(), Some(("piece".to_owned(), json!({ "text": "a: b" }))));
+        assert_eq!(next_json_event(&mut events).unwrap(), Some(("done".to_owned(), json!({ "text": 1 }))));
+        assert_eq!(next_json_event(&mut events).unwrap(), None);
+        assert!(next_json_event(&mut &b"data: {\n\n"[..]).is_err());
     }
 
     #[test]
-    fn an_answer_has_an_end() {
-        let output = Output { json: false, quiet: true, colour: false };
-        assert_eq!(show(&b""[..], output).unwrap_err().code, "broken_off");
+    fn a_stream_without_a_final_event_is_an_error() {
+        let output = CliOutput { json: false, quiet: true, colour: false };
+        assert_eq!(show_events(&b""[..], output).unwrap_err().code, "broken_off");
         let error = b"event: error\ndata: {\"error\": \"it trapped\", \"code\": \"plugin_trap\", \"hint\": \"\"}\n\n";
-        let failure = show(&error[..], output).unwrap_err();
+        let failure = show_events(&error[..], output).unwrap_err();
         assert_eq!((&*failure.code, &*failure.message, failure.hint), ("plugin_trap", "it trapped", None));
-        assert!(show(&b"event: done\ndata: {}\n\n"[..], output).is_ok());
+        assert!(show_events(&b"event: done\ndata: {}\n\n"[..], output).is_ok());
     }
 }

@@ -6,27 +6,27 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use saggar_project::{PROJECT_FILE, Plugin};
+use saggar_project::{PROJECT_FILE, PluginSection};
 
-use crate::client::{Client, Payload};
+use crate::client::{ApiClient, RequestBody};
 use crate::commands::build;
-use crate::commands::dev::Ending;
-use crate::exit::{self, Failure};
-use crate::output::Output;
-use crate::project::Project;
+use crate::commands::dev::DevShutdown;
+use crate::exit::{self, CliError};
+use crate::output::CliOutput;
+use crate::project::ProjectContext;
 
 /// What makes `saggar` in a shell's command the program that runs it.
-const SAGGAR_IS_THIS_PROGRAM: &str = "saggar() { \"$SAGGAR_PROGRAM\" \"$@\"; }";
+const SAGGAR_SHELL_FUNCTION: &str = "saggar() { \"$SAGGAR_PROGRAM\" \"$@\"; }";
 
 /// The component to run: the file itself, or what the plugin's directory builds into.
-pub(super) fn component(path: &Path, output: Output) -> Result<PathBuf, Failure> {
+pub(super) fn find_or_build_component(path: &Path, output: CliOutput) -> Result<PathBuf, CliError> {
     if path.is_dir() {
-        return build::component(path, output);
+        return build::build_component(path, output);
     }
     if !path.exists() {
         let message = format!("there is no plugin {}", path.display());
         let hint = "name a .wasm component, or the directory of a plugin";
-        return Err(Failure::new(exit::NOT_FOUND, "no_plugin", message).hint(hint));
+        return Err(CliError::new(exit::NOT_FOUND, "no_plugin", message).with_hint(hint));
     }
     Ok(path.to_owned())
 }
@@ -36,34 +36,34 @@ pub(super) fn component(path: &Path, output: Output) -> Result<PathBuf, Failure>
 /// # Errors
 /// `build_failed` where it does not build; `no_plugin` where nothing is at the place that the file says.
 pub(crate) fn build_plugin(
-    project: &Project,
+    project: &ProjectContext,
     name: &str,
-    output: Output,
-    ending: Option<&Ending>,
-) -> Result<PathBuf, Failure> {
+    output: CliOutput,
+    ending: Option<&DevShutdown>,
+) -> Result<PathBuf, CliError> {
     // The parser has checked that every name that is used is there.
     let Some(plugin) = project.manifest.plugins.get(name) else {
-        return Err(Failure::invalid(format!("{PROJECT_FILE} has no plugin {name:?}")));
+        return Err(CliError::invalid(format!("{PROJECT_FILE} has no plugin {name:?}")));
     };
     if let Some(build) = &plugin.build {
-        output.note(&format!("building {name}: {}", build.command));
-        shell(project, &build.command, output, ending)?;
+        output.print_note(&format!("building {name}: {}", build.command));
+        run_build_command(project, &build.command, output, ending)?;
     }
-    source(project, plugin)
+    component_path(project, plugin)
 }
 
 /// Where the component of a plugin of the project is, which is not built.
 ///
 /// # Errors
 /// `no_plugin`.
-pub(super) fn expected(project: &Project, name: &str) -> Result<PathBuf, Failure> {
+pub(super) fn built_component(project: &ProjectContext, name: &str) -> Result<PathBuf, CliError> {
     match project.manifest.plugins.get(name) {
-        Some(plugin) => source(project, plugin),
-        None => Err(Failure::invalid(format!("{PROJECT_FILE} has no plugin {name:?}"))),
+        Some(plugin) => component_path(project, plugin),
+        None => Err(CliError::invalid(format!("{PROJECT_FILE} has no plugin {name:?}"))),
     }
 }
 
-fn source(project: &Project, plugin: &Plugin) -> Result<PathBuf, Failure> {
+fn component_path(project: &ProjectContext, plugin: &PluginSection) -> Result<PathBuf, CliError> {
     let path = project.path(&plugin.source);
     if path.is_file() {
         return Ok(path);
@@ -73,24 +73,29 @@ fn source(project: &Project, plugin: &Plugin) -> Result<PathBuf, Failure> {
         Some(_) => "its build command made none at that place: mend `source` or `command`",
         None => "build it, or say how with [plugin.NAME.build] command = \"saggar build\"",
     };
-    Err(Failure::new(exit::NOT_FOUND, "no_plugin", message).hint(hint))
+    Err(CliError::new(exit::NOT_FOUND, "no_plugin", message).with_hint(hint))
 }
 
 /// Runs a build command of the project in its directory. What it prints goes to standard error: standard output is the
 /// command's own. `saggar` in it is this program. An `ending` may cut it off, with all that it started.
-fn shell(project: &Project, command: &str, output: Output, ending: Option<&Ending>) -> Result<(), Failure> {
+fn run_build_command(
+    project: &ProjectContext,
+    command: &str,
+    output: CliOutput,
+    ending: Option<&DevShutdown>,
+) -> Result<(), CliError> {
     let quiet = output.quiet || output.json;
     let mut shell = Command::new("sh");
-    shell.args(["-c", &format!("{SAGGAR_IS_THIS_PROGRAM}\n{command}")]);
+    shell.args(["-c", &format!("{SAGGAR_SHELL_FUNCTION}\n{command}")]);
     shell.current_dir(&project.root).stdin(Stdio::null());
     // A function for the command itself, whatever the program's file is called; a path for scripts that it starts.
     let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("saggar"));
-    if let Some(path) = path_with(&program) {
+    if let Some(path) = search_path_with(&program) {
         shell.env("PATH", path);
     }
     shell.env("SAGGAR_PROGRAM", program);
     shell.env("SAGGAR_LOG", "warn");
-    let failed = |reason: String| Failure::new(exit::INVALID, "build_failed", format!("{command}: {reason}"));
+    let failed = |reason: String| CliError::new(exit::INVALID, "build_failed", format!("{command}: {reason}"));
     match quiet {
         true => shell.stdout(Stdio::null()).stderr(Stdio::piped()),
         false => {
@@ -102,9 +107,9 @@ fn shell(project: &Project, command: &str, output: Output, ending: Option<&Endin
         shell.process_group(0);
     }
     let child = shell.spawn().map_err(|error| failed(error.to_string()))?;
-    ending.inspect(|ending| ending.building(Some(child.id())));
+    ending.inspect(|ending| ending.set_build_group(Some(child.id())));
     let ended = child.wait_with_output();
-    ending.inspect(|ending| ending.building(None));
+    ending.inspect(|ending| ending.set_build_group(None));
     let ended = ended.map_err(|error| failed(error.to_string()))?;
     if ended.status.success() {
         return Ok(());
@@ -112,21 +117,22 @@ fn shell(project: &Project, command: &str, output: Output, ending: Option<&Endin
     let said = String::from_utf8_lossy(&ended.stderr);
     Err(match quiet {
         true => failed(format!("{}\n{}", ended.status, said.trim())),
-        false => failed(ended.status.to_string()).hint("what is wrong stands above"),
+        false => failed(ended.status.to_string()).with_hint("what is wrong stands above"),
     })
 }
 
 /// The places where programs are looked for, after the one that this program is in.
-fn path_with(program: &Path) -> Option<OsString> {
+fn search_path_with(program: &Path) -> Option<OsString> {
     let directory = program.parent()?.to_owned();
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::join_paths(std::iter::once(directory).chain(std::env::split_paths(&path))).ok()
 }
 
 /// Gives the server the component. Its digest.
-pub(crate) fn upload(client: &Client, component: &Path) -> Result<String, Failure> {
+pub(crate) fn upload_plugin(client: &ApiClient, component: &Path) -> Result<String, CliError> {
     let wasm = std::fs::read(component)
-        .map_err(|error| Failure::new(exit::NOT_FOUND, "no_plugin", format!("{}: {error}", component.display())))?;
-    let plugin = client.post("/api/v1/plugins", Payload::Bytes { content_type: "application/wasm", bytes: &wasm })?;
+        .map_err(|error| CliError::new(exit::NOT_FOUND, "no_plugin", format!("{}: {error}", component.display())))?;
+    let plugin =
+        client.post("/api/v1/plugins", RequestBody::Bytes { content_type: "application/wasm", bytes: &wasm })?;
     Ok(plugin["digest"].as_str().unwrap_or_default().to_owned())
 }

@@ -2,80 +2,80 @@
 
 use std::time::{Duration, Instant};
 
-use saggar_jobs::{ESTIMATE, JobSpec};
+use saggar_jobs::{ESTIMATE_FILE, JobSpec};
 use serde_json::{Value, json};
 
-use crate::client::{Client, Payload};
+use crate::client::{ApiClient, RequestBody};
 use crate::commands::jobs;
-use crate::exit::Failure;
+use crate::exit::CliError;
 use crate::interrupt;
-use crate::output::{Output, say};
-use crate::units::show_duration;
+use crate::output::{CliOutput, print_to_stderr};
+use crate::units::format_duration;
 
 /// How long a job that is stopped may take until it has ended.
-const STOP_PATIENCE: Duration = Duration::from_secs(30);
+const STOP_TIME_MAX: Duration = Duration::from_secs(30);
 /// How often the server is asked whether it has.
-const STOP_INTERVAL: Duration = Duration::from_millis(100);
+const STOP_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Has the server measure the training in a job of its own, which is removed again, and says what the whole would take.
 /// What passes the job's own time is warned of. Ctrl-C takes the measuring job away.
 ///
 /// # Errors
 /// The measurement fails as the training would; its job stays, with its log.
-pub(super) fn before(spec: &JobSpec, client: &Client, output: Output) -> Result<Value, Failure> {
-    let job = client.post("/api/v1/jobs", Payload::Json(&json!(measured(spec))))?;
+pub(super) fn estimate_before_run(spec: &JobSpec, client: &ApiClient, output: CliOutput) -> Result<Value, CliError> {
+    let job = client.post("/api/v1/jobs", RequestBody::Json(&json!(measuring_spec(spec))))?;
     let name = job["name"].as_str().unwrap_or_default().to_owned();
     let (interrupted, measuring) = (client.clone(), name.clone());
-    interrupt::on(move || take_away(&interrupted, &measuring));
-    output.note(&format!("measuring what the training would take, as {name}"));
-    let estimate = estimate(client, output, &name);
+    interrupt::set_interrupt_action(move || stop_and_remove(&interrupted, &measuring));
+    output.print_note(&format!("measuring what the training would take, as {name}"));
+    let estimate = wait_for_estimate(client, output, &name);
     // From here on nothing is there that would have to go.
-    interrupt::on(|| ());
+    interrupt::set_interrupt_action(|| ());
     let mut estimate = estimate?;
     // It was asked for: programs find it in the answer, and people here, also where they want no notes.
     if !output.json {
-        say(&format!("  estimate {}", shown(&estimate)));
+        print_to_stderr(&format!("  estimate {}", format_estimate(&estimate)));
     }
-    let warning = warning(spec, &estimate);
+    let warning = runtime_warning(spec, &estimate);
     estimate["exceeds_max_runtime"] = json!(warning.is_some());
-    warning.inspect(|warning| say(&format!("saggar: warning: {warning}")));
+    warning.inspect(|warning| print_to_stderr(&format!("saggar: warning: {warning}")));
     Ok(estimate)
 }
 
 /// What the job that measures has found, which is removed.
-fn estimate(client: &Client, output: Output, name: &str) -> Result<Value, Failure> {
-    let job = jobs::wait(client, output, name)?;
+fn wait_for_estimate(client: &ApiClient, output: CliOutput, name: &str) -> Result<Value, CliError> {
+    let job = jobs::wait_until_over(client, output, name)?;
     if job["state"] != "SUCCEEDED" {
         let code = super::exit_code(&job);
-        let message = format!("nothing was started: {}", super::ended(&job, name, output));
-        return Err(Failure::new(code, "not_measured", message).hint(format!("`saggar logs {name}` tells more")));
+        let message = format!("nothing was started: {}", super::describe_end(&job, name, output));
+        return Err(CliError::new(code, "not_measured", message).with_hint(format!("`saggar logs {name}` tells more")));
     }
-    let estimate = client.get(&format!("/api/v1/jobs/{name}/output/{ESTIMATE}"))?;
+    let estimate = client.get(&format!("/api/v1/jobs/{name}/output/{ESTIMATE_FILE}"))?;
     if let Err(failure) = client.delete(&format!("/api/v1/jobs/{name}")) {
-        output.note(&format!("{name} stays: {failure}"));
+        output.print_note(&format!("{name} stays: {failure}"));
     }
     Ok(estimate)
 }
 
 /// Stops a job that nobody waits for any more, and removes it.
-fn take_away(client: &Client, name: &str) {
-    say(&format!("\nnothing is started; {name}, which measures, is stopped and removed"));
+fn stop_and_remove(client: &ApiClient, name: &str) {
+    print_to_stderr(&format!("\nnothing is started; {name}, which measures, is stopped and removed"));
     let path = format!("/api/v1/jobs/{name}");
     let ended = || {
-        client.post(&format!("{path}/stop"), Payload::Nothing)?;
+        client.post(&format!("{path}/stop"), RequestBody::Empty)?;
         let began = Instant::now();
-        while began.elapsed() < STOP_PATIENCE && !jobs::is_over(&client.get(&path)?) {
-            std::thread::sleep(STOP_INTERVAL);
+        while began.elapsed() < STOP_TIME_MAX && !jobs::is_over(&client.get(&path)?) {
+            std::thread::sleep(STOP_POLL_INTERVAL);
         }
         client.delete(&path)
     };
     if let Err(failure) = ended() {
-        say(&format!("{name} stays: {failure}; `saggar stop {name}` and `saggar rm {name}` remove it"));
+        print_to_stderr(&format!("{name} stays: {failure}; `saggar stop {name}` and `saggar rm {name}` remove it"));
     }
 }
 
 /// The same training, measured. It is tried once, and what it is compared with and how long it may take is left out.
-fn measured(spec: &JobSpec) -> JobSpec {
+fn measuring_spec(spec: &JobSpec) -> JobSpec {
     JobSpec {
         measure: true,
         retry: 0,
@@ -90,20 +90,20 @@ fn measured(spec: &JobSpec) -> JobSpec {
 }
 
 /// `3m 40s for 1920 steps on vulkan:0 (8.7 steps/s)`.
-fn shown(estimate: &Value) -> String {
+fn format_estimate(estimate: &Value) -> String {
     let at_least = if estimate["lacks_epoch_end"] == true { "at least " } else { "" };
-    let time = show_duration(estimate["seconds"].as_f64().unwrap_or(0.0));
+    let time = format_duration(estimate["seconds"].as_f64().unwrap_or(0.0));
     let device = estimate["device"].as_str().unwrap_or("?");
     let rate = estimate["steps_per_second"].as_f64().map_or_else(String::new, |rate| format!(" ({rate:.1} steps/s)"));
     format!("{at_least}{time} for {} steps on {device}{rate}", estimate["steps"])
 }
 
 /// What is said where the estimate passes the job's own time, extensions included.
-fn warning(spec: &JobSpec, estimate: &Value) -> Option<String> {
+fn runtime_warning(spec: &JobSpec, estimate: &Value) -> Option<String> {
     let seconds = estimate["seconds"].as_f64()?;
     let granted = spec.max_runtime_seconds? * (f64::from(spec.auto_extend) + 1.0);
     (seconds > granted).then(|| {
-        let [time, granted] = [seconds, granted].map(show_duration);
+        let [time, granted] = [seconds, granted].map(format_duration);
         format!("the training takes about {time}, more than the {granted} of --max-runtime: it would be saved and ended before it is done")
     })
 }
@@ -113,25 +113,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fh_38_an_estimate_beyond_the_jobs_time_is_warned_of() {
+    fn an_estimate_beyond_the_max_runtime_is_warned_of() {
         let spec = |seconds, auto_extend| {
             let spec = JobSpec::new("p", "0".repeat(64));
             JobSpec { max_runtime_seconds: seconds, auto_extend, ..spec }
         };
         let estimate = json!({ "steps": 6000, "seconds": 690.0, "steps_per_second": 8.7, "device": "vulkan:0" });
-        assert_eq!(shown(&estimate), "11m 30s for 6000 steps on vulkan:0 (8.7 steps/s)");
-        let said = warning(&spec(Some(600.0), 0), &estimate).unwrap();
+        assert_eq!(format_estimate(&estimate), "11m 30s for 6000 steps on vulkan:0 (8.7 steps/s)");
+        let said = runtime_warning(&spec(Some(600.0), 0), &estimate).unwrap();
         assert!(said.contains("11m 30s") && said.contains("10m 00s"), "{said}");
-        assert_eq!(warning(&spec(Some(700.0), 0), &estimate), None);
-        assert_eq!(warning(&spec(Some(600.0), 1), &estimate), None, "it is granted once more");
-        assert_eq!(warning(&spec(None, 0), &estimate), None);
-        assert_eq!(warning(&spec(Some(600.0), u32::MAX), &estimate), None, "as often as can be written");
+        assert_eq!(runtime_warning(&spec(Some(700.0), 0), &estimate), None);
+        assert_eq!(runtime_warning(&spec(Some(600.0), 1), &estimate), None, "it is granted once more");
+        assert_eq!(runtime_warning(&spec(None, 0), &estimate), None);
+        assert_eq!(runtime_warning(&spec(Some(600.0), u32::MAX), &estimate), None, "as often as can be written");
     }
 
     #[test]
-    fn what_is_measured_is_the_same_training_without_an_end() {
+    fn the_measuring_job_has_no_runtime_limit() {
         let spec = JobSpec { max_runtime_seconds: Some(1.0), seed: 7, ..JobSpec::new("p", "0".repeat(64)) };
-        let measured = measured(&spec);
+        let measured = measuring_spec(&spec);
         assert!(measured.measure && measured.max_runtime_seconds.is_none());
         assert_eq!((measured.seed, &measured.plugin), (7, &spec.plugin));
         measured.validate().unwrap();

@@ -2,16 +2,16 @@
 //! something about a key wins; what nobody says is left to the specification's own defaults.
 
 use saggar_jobs::JobSpec;
-use saggar_project::units::Interval;
-use saggar_project::{Checkpoint, Device, Gpu, PROJECT_FILE, RunOptions, Task, UserConfig};
+use saggar_project::units::TimeOrSteps;
+use saggar_project::{CheckpointPolicy, DeviceRequest, GpuRequest, PROJECT_FILE, RunOptions, TaskSection, UserConfig};
 use serde_json::{Map, Value, json};
 
 use crate::args::RunFlags;
-use crate::project::{Project, environment};
+use crate::project::{ProjectContext, non_empty_env_var};
 
 /// Who said something.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Source {
+pub(crate) enum ConfigSource {
     Flag,
     Environment(&'static str),
     Task(String),
@@ -21,62 +21,63 @@ pub(crate) enum Source {
     BuiltIn,
 }
 
-impl Source {
+impl ConfigSource {
     /// What people call it.
     pub(crate) fn name(&self) -> String {
         match self {
-            Source::Flag => "flag".to_owned(),
-            Source::Environment(name) => format!("environment {name}"),
-            Source::Task(task) => format!("[task.{task}]"),
-            Source::Project => "[project.defaults]".to_owned(),
-            Source::File => PROJECT_FILE.to_owned(),
-            Source::User => "user configuration".to_owned(),
-            Source::BuiltIn => "built-in".to_owned(),
+            ConfigSource::Flag => "flag".to_owned(),
+            ConfigSource::Environment(name) => format!("environment {name}"),
+            ConfigSource::Task(task) => format!("[task.{task}]"),
+            ConfigSource::Project => "[project.defaults]".to_owned(),
+            ConfigSource::File => PROJECT_FILE.to_owned(),
+            ConfigSource::User => "user configuration".to_owned(),
+            ConfigSource::BuiltIn => "built-in".to_owned(),
         }
     }
 }
 
 /// What everybody says, the first to be heard first.
 #[derive(Debug)]
-pub(crate) struct Layers(Vec<(Source, RunOptions)>);
+pub(crate) struct ConfigLayers(Vec<(ConfigSource, RunOptions)>);
 
-impl Layers {
+impl ConfigLayers {
     /// What flags alone say.
-    pub(crate) fn of_flags(flags: &RunFlags) -> Layers {
-        Layers(vec![(Source::Flag, flags.options())])
+    pub(crate) fn from_flags(flags: &RunFlags) -> ConfigLayers {
+        ConfigLayers(vec![(ConfigSource::Flag, flags.run_options())])
     }
 
     /// What everybody says about a run of `task`, or of no task.
-    pub(crate) fn of(
+    pub(crate) fn collect(
         flags: &RunFlags,
-        project: Option<&Project>,
-        task: Option<(&str, &Task)>,
+        project: Option<&ProjectContext>,
+        task: Option<(&str, &TaskSection)>,
         user: &UserConfig,
-    ) -> Layers {
-        let device = |name: Option<String>| RunOptions { device: name.map(Device::Named), ..RunOptions::default() };
-        let mut layers = vec![(Source::Flag, flags.options())];
-        layers.push((Source::Environment("SAGGAR_DEVICE"), device(environment("SAGGAR_DEVICE"))));
-        layers.extend(task.map(|(name, task)| (Source::Task(name.to_owned()), task.run.clone())));
-        layers.extend(project.map(|project| (Source::Project, project.manifest.project.defaults.clone())));
-        layers.push((Source::User, device(user.device.clone())));
-        Layers(layers)
+    ) -> ConfigLayers {
+        let device =
+            |name: Option<String>| RunOptions { device: name.map(DeviceRequest::Named), ..RunOptions::default() };
+        let mut layers = vec![(ConfigSource::Flag, flags.run_options())];
+        layers.push((ConfigSource::Environment("SAGGAR_DEVICE"), device(non_empty_env_var("SAGGAR_DEVICE"))));
+        layers.extend(task.map(|(name, task)| (ConfigSource::Task(name.to_owned()), task.run.clone())));
+        layers.extend(project.map(|project| (ConfigSource::Project, project.manifest.project.defaults.clone())));
+        layers.push((ConfigSource::User, device(user.device.clone())));
+        ConfigLayers(layers)
     }
 
     /// What holds.
-    pub(crate) fn merged(&self) -> RunOptions {
-        self.0.iter().fold(RunOptions::default(), |above, (_, options)| above.over(options.clone()))
+    pub(crate) fn merge(&self) -> RunOptions {
+        self.0.iter().fold(RunOptions::default(), |above, (_, options)| above.or_defaults(options.clone()))
     }
 
     /// Every field of a specification that this is about, what holds for it, and who said so.
-    pub(crate) fn sources(&self) -> Vec<(String, Value, Source)> {
-        let mut merged = written(&self.merged());
+    pub(crate) fn values_with_sources(&self) -> Vec<(String, Value, ConfigSource)> {
+        let mut merged = spec_fields(&self.merge());
         let mut rows = Vec::new();
         let built_in = json!(JobSpec::new("p", ""));
-        for key in KEYS {
-            let said = self.0.iter().find(|(_, options)| written(options).contains_key(key));
+        for key in SPEC_KEYS {
+            let said = self.0.iter().find(|(_, options)| spec_fields(options).contains_key(key));
             let (value, source) = match (merged.remove(key), said) {
                 (Some(value), Some((source, _))) => (value, source.clone()),
-                (_, _) => (built_in.get(key).cloned().unwrap_or(Value::Null), Source::BuiltIn),
+                (_, _) => (built_in.get(key).cloned().unwrap_or(Value::Null), ConfigSource::BuiltIn),
             };
             rows.push((key.to_owned(), value, source));
         }
@@ -84,8 +85,8 @@ impl Layers {
     }
 }
 
-/// The fields that [`written`] may write, in the order in which they are listed.
-const KEYS: [&str; 22] = [
+/// The fields that [`spec_fields`] may write, in the order in which they are listed.
+const SPEC_KEYS: [&str; 22] = [
     "device",
     "gpu_slots",
     "seed",
@@ -111,14 +112,14 @@ const KEYS: [&str; 22] = [
 ];
 
 /// What is said, as fields of a job's specification.
-pub(crate) fn written(options: &RunOptions) -> Map<String, Value> {
+pub(crate) fn spec_fields(options: &RunOptions) -> Map<String, Value> {
     let mut fields = Map::new();
     let mut say = |key: &str, value: Option<Value>| {
         if let Some(value) = value {
             fields.insert(key.to_owned(), value);
         }
     };
-    let (device, slots) = device(options.device.as_ref());
+    let (device, slots) = device_and_slots(options.device.as_ref());
     say("device", device.map(Value::from));
     say("gpu_slots", slots.map(Value::from));
     say("seed", options.seed.map(Value::from));
@@ -130,10 +131,10 @@ pub(crate) fn written(options: &RunOptions) -> Map<String, Value> {
     say("max_runtime_seconds", options.max_runtime.map(|time| json!(time.as_secs_f64())));
     say("auto_extend", options.auto_extend.map(Value::from));
     say("max_attempt_runtime_seconds", options.max_attempt_runtime.map(|time| json!(time.as_secs_f64())));
-    let Checkpoint { every, keep_last, keep_best } = options.checkpoint.clone().unwrap_or_default();
-    say("checkpoint_every", every.map(interval));
+    let CheckpointPolicy { every, keep_last, keep_best } = options.checkpoint.clone().unwrap_or_default();
+    say("checkpoint_every", every.map(interval_json));
     say("checkpoint_keep_last", keep_last.map(Value::from));
-    say("checkpoint_keep_best", keep_best.map(|text| json!(saggar_jobs::keep_best(&text))));
+    say("checkpoint_keep_best", keep_best.map(|text| json!(saggar_jobs::parse_keep_best(&text))));
     say("memory_bytes", options.memory.map(Value::from));
     say("gpu_memory_bytes", options.gpu_memory.map(Value::from));
     say("non_finite", options.non_finite.clone().map(Value::from));
@@ -147,27 +148,27 @@ pub(crate) fn written(options: &RunOptions) -> Map<String, Value> {
     fields
 }
 
-fn device(device: Option<&Device>) -> (Option<String>, Option<f64>) {
+fn device_and_slots(device: Option<&DeviceRequest>) -> (Option<String>, Option<f64>) {
     match device {
         None => (None, None),
-        Some(Device::Named(name)) => (Some(name.clone()), None),
-        Some(Device::Gpu(Gpu::Required)) => (Some("gpu".to_owned()), None),
-        Some(Device::Gpu(Gpu::Preferred)) => (Some("auto".to_owned()), None),
-        Some(Device::Gpu(Gpu::None)) => (Some("cpu".to_owned()), None),
-        Some(Device::Gpu(Gpu::Slots(slots))) => (Some("gpu".to_owned()), Some(*slots)),
+        Some(DeviceRequest::Named(name)) => (Some(name.clone()), None),
+        Some(DeviceRequest::Gpu(GpuRequest::Required)) => (Some("gpu".to_owned()), None),
+        Some(DeviceRequest::Gpu(GpuRequest::Preferred)) => (Some("auto".to_owned()), None),
+        Some(DeviceRequest::Gpu(GpuRequest::None)) => (Some("cpu".to_owned()), None),
+        Some(DeviceRequest::Gpu(GpuRequest::Slots(slots))) => (Some("gpu".to_owned()), Some(*slots)),
     }
 }
 
-fn interval(every: Interval) -> Value {
+fn interval_json(every: TimeOrSteps) -> Value {
     match every {
-        Interval::Steps(steps) => json!({ "steps": steps }),
-        Interval::Time(time) => json!({ "milliseconds": u64::try_from(time.as_millis()).unwrap_or(u64::MAX) }),
+        TimeOrSteps::Steps(steps) => json!({ "steps": steps }),
+        TimeOrSteps::Time(time) => json!({ "milliseconds": u64::try_from(time.as_millis()).unwrap_or(u64::MAX) }),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use saggar_project::Utilization;
+    use saggar_project::MinimumUtilization;
 
     use super::*;
 
@@ -176,28 +177,28 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_to_say_something_wins() {
+    fn the_highest_config_layer_wins() {
         let project = RunOptions { priority: Some(7), ..retry(3) };
-        let layers = Layers(vec![
-            (Source::Flag, RunOptions::default()),
-            (Source::Task("train".to_owned()), retry(2)),
-            (Source::Project, project),
+        let layers = ConfigLayers(vec![
+            (ConfigSource::Flag, RunOptions::default()),
+            (ConfigSource::Task("train".to_owned()), retry(2)),
+            (ConfigSource::Project, project),
         ]);
         let said = |key: &str| {
-            let rows = layers.sources();
+            let rows = layers.values_with_sources();
             let (_, value, source) = rows.into_iter().find(|(name, _, _)| name == key).unwrap();
             (value, source.name())
         };
         assert_eq!(said("retry"), (json!(2), "[task.train]".to_owned()));
         assert_eq!(said("priority"), (json!(7), "[project.defaults]".to_owned()));
         assert_eq!(said("queue"), (json!("default"), "built-in".to_owned()));
-        assert_eq!((layers.merged().retry, layers.merged().priority), (Some(2), Some(7)));
+        assert_eq!((layers.merge().retry, layers.merge().priority), (Some(2), Some(7)));
     }
 
     #[test]
-    fn every_field_that_is_written_is_listed() {
+    fn every_spec_field_of_run_options_is_listed() {
         let everything = RunOptions {
-            device: Some(Device::Gpu(Gpu::Slots(0.5))),
+            device: Some(DeviceRequest::Gpu(GpuRequest::Slots(0.5))),
             seed: Some(1),
             memory: Some(1),
             gpu_memory: Some(1),
@@ -209,21 +210,21 @@ mod tests {
             max_runtime: Some(std::time::Duration::from_secs(1)),
             auto_extend: Some(1),
             max_attempt_runtime: Some(std::time::Duration::from_secs(1)),
-            checkpoint: Some(Checkpoint {
-                every: Some(Interval::Steps(3)),
+            checkpoint: Some(CheckpointPolicy {
+                every: Some(TimeOrSteps::Steps(3)),
                 keep_last: Some(2),
                 keep_best: Some("max:bleu".to_owned()),
             }),
             non_finite: Some("continue".to_owned()),
             precision: Some("mixed".to_owned()),
-            utilization: Some(Utilization { min_gpu: 0.5, window: std::time::Duration::from_secs(1) }),
+            utilization: Some(MinimumUtilization { min_gpu: 0.5, window: std::time::Duration::from_secs(1) }),
             experiment: Some("e".to_owned()),
             replicas: Some(2),
             shards: Some(4),
         };
-        let mut fields = written(&everything);
-        let listed = fields.keys().filter(|key| !KEYS.contains(&key.as_str())).count();
-        assert_eq!((listed, fields.len()), (0, KEYS.len()));
+        let mut fields = spec_fields(&everything);
+        let listed = fields.keys().filter(|key| !SPEC_KEYS.contains(&key.as_str())).count();
+        assert_eq!((listed, fields.len()), (0, SPEC_KEYS.len()));
         fields.insert("project".to_owned(), json!("p"));
         fields.insert("plugin".to_owned(), json!("0".repeat(64)));
         let spec: JobSpec = serde_json::from_value(Value::Object(fields)).unwrap();

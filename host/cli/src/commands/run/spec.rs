@@ -3,80 +3,80 @@
 use std::path::Path;
 
 use saggar_jobs::JobSpec;
-use saggar_project::{Mount, MountSource, Task, UserConfig, parse_mount};
+use saggar_project::{MountSource, TaskMount, TaskSection, UserConfig, parse_mount};
 use serde_json::{Map, Value, json};
 
-use super::layers::{Layers, written};
-use crate::args::Run;
-use crate::exit::{self, Failure};
-use crate::project::{Project, environment};
+use super::layers::{ConfigLayers, spec_fields};
+use crate::args::RunArgs;
+use crate::exit::{self, CliError};
+use crate::project::{ProjectContext, non_empty_env_var};
 
 /// What the plugin is and where the run's values come from.
-pub(super) struct Given<'a> {
-    pub(super) args: &'a Run,
-    pub(super) project: Option<&'a Project>,
-    pub(super) task: Option<(&'a str, &'a Task)>,
+pub(super) struct RunInputs<'a> {
+    pub(super) args: &'a RunArgs,
+    pub(super) project: Option<&'a ProjectContext>,
+    pub(super) task: Option<(&'a str, &'a TaskSection)>,
     pub(super) user: &'a UserConfig,
 }
 
-impl Given<'_> {
+impl RunInputs<'_> {
     /// The specification of a job that runs the plugin of this digest, which comes from a file of this name.
     ///
     /// # Errors
     /// A value is not as it must be.
-    pub(super) fn spec(&self, digest: &str, stem: &str) -> Result<JobSpec, Failure> {
-        let Given { args, project, task, user } = self;
-        let layers = Layers::of(&args.options, *project, *task, user);
-        let mut fields = written(&layers.merged());
-        let named = args.project.clone().or_else(|| environment("SAGGAR_PROJECT"));
+    pub(super) fn build_spec(&self, digest: &str, stem: &str) -> Result<JobSpec, CliError> {
+        let RunInputs { args, project, task, user } = self;
+        let layers = ConfigLayers::collect(&args.options, *project, *task, user);
+        let mut fields = spec_fields(&layers.merge());
+        let named = args.project.clone().or_else(|| non_empty_env_var("SAGGAR_PROJECT"));
         let named = named.or_else(|| project.map(|project| project.manifest.project.name.clone()));
         let named = named.or_else(|| user.project.clone());
         fields.insert("project".to_owned(), json!(named.unwrap_or_else(|| stem.replace('_', "-").to_lowercase())));
         fields.insert("plugin".to_owned(), json!(digest));
         if let Some((name, task)) = task {
             fields.insert("task".to_owned(), json!(name));
-            say_task(&mut fields, task);
+            apply_task(&mut fields, task);
         }
-        self.say_flags(&mut fields)?;
-        finish(fields)
+        self.apply_flags(&mut fields)?;
+        parse_and_validate(fields)
     }
 
     /// The specification in `file`, with what flags say besides. A plugin that is given replaces the file's.
     ///
     /// # Errors
     /// The file is none, with the place; a value is not as it must be.
-    pub(super) fn spec_of_file(&self, file: &Path, digest: Option<&str>) -> Result<JobSpec, Failure> {
+    pub(super) fn spec_from_file(&self, file: &Path, digest: Option<&str>) -> Result<JobSpec, CliError> {
         let name = file.display();
         let text = std::fs::read_to_string(file)
-            .map_err(|error| Failure::new(exit::NOT_FOUND, "unreadable", format!("{name}: {error}")))?;
+            .map_err(|error| CliError::new(exit::NOT_FOUND, "unreadable", format!("{name}: {error}")))?;
         let spec: JobSpec = serde_json::from_str(&text).map_err(|error| {
             let reason = error.to_string();
             let reason = reason.split(" at line ").next().unwrap_or(&reason);
-            Failure::invalid(format!("{name}:{}:{}: {reason}", error.line(), error.column()))
-                .hint("`saggar status JOB --field spec` prints one that is valid")
+            CliError::invalid(format!("{name}:{}:{}: {reason}", error.line(), error.column()))
+                .with_hint("`saggar status JOB --field spec` prints one that is valid")
         })?;
         let Value::Object(mut fields) = serde_json::to_value(&spec).unwrap_or_default() else { return Ok(spec) };
-        fields.extend(written(&Layers::of_flags(&self.args.options).merged()));
+        fields.extend(spec_fields(&ConfigLayers::from_flags(&self.args.options).merge()));
         if let Some(digest) = digest {
             fields.insert("plugin".to_owned(), json!(digest));
         }
         if let Some(project) = &self.args.project {
             fields.insert("project".to_owned(), json!(project));
         }
-        self.say_flags(&mut fields)?;
-        finish(fields)
+        self.apply_flags(&mut fields)?;
+        parse_and_validate(fields)
     }
 
     /// What only flags say of the parameters, the data and the beginning.
-    fn say_flags(&self, fields: &mut Map<String, Value>) -> Result<(), Failure> {
+    fn apply_flags(&self, fields: &mut Map<String, Value>) -> Result<(), CliError> {
         let args = self.args;
         let parameters = fields.entry("parameters").or_insert_with(|| json!({}));
         if let Some(parameters) = parameters.as_object_mut() {
-            parameters.extend(super::parameters(&args.parameters)?);
+            parameters.extend(super::parse_parameters(&args.parameters)?);
         }
         let data = fields.remove("data").unwrap_or_else(|| json!([]));
-        let said: Result<Vec<Mount>, Failure> = args.data.iter().map(|text| mount(text)).collect();
-        fields.insert("data".to_owned(), merged(data, &said?));
+        let said: Result<Vec<TaskMount>, CliError> = args.data.iter().map(|text| parse_data_flag(text)).collect();
+        fields.insert("data".to_owned(), merge_mounts(data, &said?));
         if let Some(text) = &args.init_from {
             fields.insert("init_from".to_owned(), json!(text));
         }
@@ -90,7 +90,7 @@ impl Given<'_> {
     }
 }
 
-fn say_task(fields: &mut Map<String, Value>, task: &Task) {
+fn apply_task(fields: &mut Map<String, Value>, task: &TaskSection) {
     fields.insert("parameters".to_owned(), Value::Object(task.args.clone()));
     fields.insert("data".to_owned(), task.data.iter().map(mount_fields).collect());
     fields.extend(task.message.as_ref().map(|message| ("message".to_owned(), json!(message))));
@@ -101,18 +101,19 @@ fn say_task(fields: &mut Map<String, Value>, task: &Task) {
 }
 
 /// The mounts of `below`, but at places that flags name those of flags.
-fn merged(below: Value, said: &[Mount]) -> Value {
+fn merge_mounts(below: Value, said: &[TaskMount]) -> Value {
     let mut mounts: Vec<Value> = below.as_array().cloned().unwrap_or_default();
     mounts.retain(|below| said.iter().all(|mount| below["mount"] != mount.at));
     mounts.extend(said.iter().map(mount_fields));
     Value::Array(mounts)
 }
 
-fn mount(text: &str) -> Result<Mount, Failure> {
-    parse_mount(text).map_err(|error| Failure::invalid(format!("--data {error}")).hint("such as --data mnist/1:/data"))
+fn parse_data_flag(text: &str) -> Result<TaskMount, CliError> {
+    parse_mount(text)
+        .map_err(|error| CliError::invalid(format!("--data {error}")).with_hint("such as --data mnist/1:/data"))
 }
 
-fn mount_fields(mount: &Mount) -> Value {
+fn mount_fields(mount: &TaskMount) -> Value {
     let at = &mount.at;
     match &mount.source {
         MountSource::Dataset { dataset, version: None } => json!({ "dataset": dataset, "mount": at }),
@@ -122,10 +123,10 @@ fn mount_fields(mount: &Mount) -> Value {
     }
 }
 
-fn finish(fields: Map<String, Value>) -> Result<JobSpec, Failure> {
+fn parse_and_validate(fields: Map<String, Value>) -> Result<JobSpec, CliError> {
     let spec: JobSpec =
-        serde_json::from_value(Value::Object(fields)).map_err(|error| Failure::invalid(error.to_string()))?;
-    spec.validate().map_err(|error| Failure::invalid(error.to_string()))?;
+        serde_json::from_value(Value::Object(fields)).map_err(|error| CliError::invalid(error.to_string()))?;
+    spec.validate().map_err(|error| CliError::invalid(error.to_string()))?;
     Ok(spec)
 }
 
@@ -134,10 +135,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flag_replaces_what_is_at_its_place_and_nothing_else() {
+    fn a_data_flag_replaces_only_the_mount_at_its_mount_point() {
         let below = json!([{"dataset": "a", "mount": "/data"}, {"dataset": "b", "mount": "/before"}]);
-        let said = [mount("c/2:/data").unwrap()];
+        let said = [parse_data_flag("c/2:/data").unwrap()];
         let expected = json!([{"dataset": "b", "mount": "/before"}, {"dataset": "c", "version": 2, "mount": "/data"}]);
-        assert_eq!(merged(below, &said), expected);
+        assert_eq!(merge_mounts(below, &said), expected);
     }
 }

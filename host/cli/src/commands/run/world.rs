@@ -2,21 +2,21 @@
 
 use std::path::Path;
 
-use saggar_plugin::World;
+use saggar_plugin::PluginWorld;
 
-use crate::exit::{self, Failure};
+use crate::exit::{self, CliError};
 
 /// The world that `--env` names.
 ///
 /// # Errors
 /// `invalid` where there is none of that name and version here, with those that there are.
-pub(super) fn pinned(text: &str) -> Result<World, Failure> {
-    let worlds = saggar_plugin::worlds();
-    let worlds = worlds.map_err(|error| Failure::new(exit::UNEXPECTED, "unexpected", error.to_string()))?;
+pub(super) fn find_world(text: &str) -> Result<PluginWorld, CliError> {
+    let worlds = saggar_plugin::plugin_worlds();
+    let worlds = worlds.map_err(|error| CliError::new(exit::UNEXPECTED, "unexpected", error.to_string()))?;
     let known: Vec<String> = worlds.iter().map(|world| format!("{}@{}", world.name, world.version)).collect();
-    worlds.into_iter().find(|world| world.is_named(text)).ok_or_else(|| {
-        Failure::invalid(format!("--env {text}: there is no such world here; there are {}", known.join(", ")))
-            .hint("`saggar env ls` says what each is for")
+    worlds.into_iter().find(|world| world.matches_name(text)).ok_or_else(|| {
+        CliError::invalid(format!("--env {text}: there is no such world here; there are {}", known.join(", ")))
+            .with_hint("`saggar env ls` says what each is for")
     })
 }
 
@@ -24,15 +24,15 @@ pub(super) fn pinned(text: &str) -> Result<World, Failure> {
 ///
 /// # Errors
 /// `invalid` with what it exports and what the world wants.
-pub(super) fn check(world: &World, component: &Path) -> Result<(), Failure> {
+pub(super) fn check_exports(world: &PluginWorld, component: &Path) -> Result<(), CliError> {
     let wasm = std::fs::read(component)
-        .map_err(|error| Failure::new(exit::NOT_FOUND, "no_plugin", format!("{}: {error}", component.display())))?;
+        .map_err(|error| CliError::new(exit::NOT_FOUND, "no_plugin", format!("{}: {error}", component.display())))?;
     // What is no component at all is refused by the server, with what is wrong with it.
-    let Some(exports) = saggar_plugin::exports(&wasm) else { return Ok(()) };
-    if world.exported().all(|wanted| exports.contains(&wanted)) {
+    let Some(exports) = saggar_plugin::component_exports(&wasm) else { return Ok(()) };
+    if world.export_names().all(|wanted| exports.contains(&wanted)) {
         return Ok(());
     }
-    let wanted: Vec<String> = world.exported().collect();
+    let wanted: Vec<String> = world.export_names().collect();
     let message = format!(
         "{} exports {}; a plugin of {}@{}, which --env asks for, exports {}",
         component.display(),
@@ -41,5 +41,5 @@ pub(super) fn check(world: &World, component: &Path) -> Result<(), Failure> {
         world.version,
         wanted.join(", ")
     );
-    Err(Failure::invalid(message).hint("leave --env out, or build the plugin for that world"))
+    Err(CliError::invalid(message).with_hint("leave --env out, or build the plugin for that world"))
 }

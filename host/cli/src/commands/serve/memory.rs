@@ -2,10 +2,10 @@
 
 use saggar_device::{DeviceInfo, available_host_bytes};
 use saggar_serve::limits::{
-    REQUEST_MEMORY_BYTES_DEFAULT, REQUEST_MEMORY_BYTES_MAX, REQUEST_MEMORY_BYTES_MIN, REQUEST_MEMORY_PART,
+    REQUEST_MEMORY_BYTES_DEFAULT, REQUEST_MEMORY_BYTES_MAX, REQUEST_MEMORY_BYTES_MIN, REQUEST_MEMORY_DIVISOR,
 };
 
-use crate::args::Serve;
+use crate::args::ServeArgs;
 
 /// Memory that is left for the server itself and for datasets that are taken in, before the rest is shared out.
 const SERVER_MEMORY_RESERVED: u64 = 192 << 20;
@@ -23,8 +23,8 @@ pub(super) struct MemoryLimits {
 
 impl MemoryLimits {
     /// The limits that the command line sets, or else parts of what is left now.
-    pub(super) fn of(args: &Serve, device: &DeviceInfo) -> MemoryLimits {
-        let limits = MemoryLimits::by_default(available_host_bytes(), device.name == "cpu" || device.software);
+    pub(super) fn from_args(args: &ServeArgs, device: &DeviceInfo) -> MemoryLimits {
+        let limits = MemoryLimits::default_for(available_host_bytes(), device.name == "cpu" || device.software);
         let limits = MemoryLimits {
             requests_bytes: args.request_memory_limit.unwrap_or(limits.requests_bytes),
             models_bytes: args.models_memory.unwrap_or(limits.models_bytes),
@@ -35,9 +35,9 @@ impl MemoryLimits {
 
     /// Divides the available memory, less the server's reserve. Models on a device with separate memory are limited by that
     /// memory instead.
-    fn by_default(available_bytes: Option<u64>, models_in_host: bool) -> MemoryLimits {
+    fn default_for(available_bytes: Option<u64>, models_in_host: bool) -> MemoryLimits {
         let available_bytes = available_bytes.map(|bytes| bytes.saturating_sub(SERVER_MEMORY_RESERVED));
-        let requests = available_bytes.map_or(REQUEST_MEMORY_BYTES_DEFAULT, |bytes| bytes / REQUEST_MEMORY_PART);
+        let requests = available_bytes.map_or(REQUEST_MEMORY_BYTES_DEFAULT, |bytes| bytes / REQUEST_MEMORY_DIVISOR);
         let models = available_bytes.filter(|_| models_in_host).map_or(u64::MAX, |bytes| bytes / MODELS_MEMORY_PART);
         MemoryLimits {
             requests_bytes: requests.clamp(REQUEST_MEMORY_BYTES_MIN, REQUEST_MEMORY_BYTES_MAX),
@@ -51,15 +51,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_get_a_quarter_of_the_rest_and_models_in_the_same_memory_a_half() {
+    fn default_limits_are_a_quarter_for_requests_and_half_for_models_on_the_host() {
         let limits = |gib: u64, in_host| {
-            let MemoryLimits { requests_bytes, models_bytes } = MemoryLimits::by_default(Some(gib << 30), in_host);
+            let MemoryLimits { requests_bytes, models_bytes } = MemoryLimits::default_for(Some(gib << 30), in_host);
             (requests_bytes >> 20, models_bytes >> 20)
         };
         assert_eq!(limits(2, true), (464, 928));
         assert_eq!(limits(64, true), (4096, (32 << 10) - 96));
         assert_eq!(limits(2, false), (464, u64::MAX >> 20));
-        assert_eq!(MemoryLimits::by_default(Some(1), true).requests_bytes, REQUEST_MEMORY_BYTES_MIN);
-        assert_eq!(MemoryLimits::by_default(None, true).models_bytes, u64::MAX);
+        assert_eq!(MemoryLimits::default_for(Some(1), true).requests_bytes, REQUEST_MEMORY_BYTES_MIN);
+        assert_eq!(MemoryLimits::default_for(None, true).models_bytes, u64::MAX);
     }
 }

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
-use saggar_project::{KeepAlive, Manifest, Model};
-use saggar_serve::models::{Batch, Caching, Instances, KeepAlive as Kept, Settings, Time, Waiting};
+use saggar_project::{ModelKeepAlive, ModelSection, ProjectManifest};
+use saggar_serve::models::{
+    BatchConfig, ConfigDuration, InstanceLimit, KeepAlive as Kept, ModelConfig, QueueConfig, ResponseCacheConfig,
+};
 use serde_json::Value;
 
 /// Bytes of one file of inputs.
@@ -14,11 +16,14 @@ const WARMUP_BYTES_MAX: u64 = 16 << 20;
 ///
 /// # Errors
 /// A sentence that names the key: a value that no server takes, or a file of inputs that cannot be read.
-pub(super) fn settings(manifest: &Manifest, directory: &Path) -> Result<BTreeMap<String, Settings>, String> {
-    let of = |(name, model): (&String, &Model)| {
+pub(super) fn model_settings(
+    manifest: &ProjectManifest,
+    directory: &Path,
+) -> Result<BTreeMap<String, ModelConfig>, String> {
+    let of = |(name, model): (&String, &ModelSection)| {
         let place = |reason: String| format!("[model.{name}]: {reason}");
-        let settings = of_model(model, directory).map_err(place)?;
-        settings.check().map_err(|bad| place(bad.0))?;
+        let settings = settings_of_model(model, directory).map_err(place)?;
+        settings.validate().map_err(|bad| place(bad.0))?;
         Ok((name.clone(), settings))
     };
     manifest.models.iter().map(of).collect()
@@ -28,7 +33,7 @@ pub(super) fn settings(manifest: &Manifest, directory: &Path) -> Result<BTreeMap
 ///
 /// # Errors
 /// A directory that is not called like its model, or two that lie apart: a server watches one.
-pub(super) fn directory(manifest: &Manifest, directory: &Path) -> Result<Option<PathBuf>, String> {
+pub(super) fn models_directory(manifest: &ProjectManifest, directory: &Path) -> Result<Option<PathBuf>, String> {
     let mut found: Option<(&str, PathBuf)> = None;
     for (name, model) in &manifest.models {
         let Some(weights) = &model.weights else { continue };
@@ -52,32 +57,33 @@ pub(super) fn directory(manifest: &Manifest, directory: &Path) -> Result<Option<
     Ok(found.map(|(_, parent)| if parent.as_os_str().is_empty() { PathBuf::from(".") } else { parent }))
 }
 
-fn of_model(model: &Model, directory: &Path) -> Result<Settings, String> {
-    let defaults = Settings::default();
+fn settings_of_model(model: &ModelSection, directory: &Path) -> Result<ModelConfig, String> {
+    let defaults = ModelConfig::default();
     let pinned = model.instances_min.is_some_and(|instances| instances > 0);
     let kept = match model.keep_alive {
         None => defaults.keep_alive,
-        Some(KeepAlive::Forever) => Kept::Forever,
-        Some(KeepAlive::For(time)) => Kept::For(time),
+        Some(ModelKeepAlive::Forever) => Kept::Forever,
+        Some(ModelKeepAlive::For(time)) => Kept::For(time),
     };
     let batch = model.batch.unwrap_or_default();
     let queue = model.queue.unwrap_or_default();
-    let warmup: Result<Vec<Value>, String> = model.warmup.iter().map(|sample| inputs(sample, directory)).collect();
-    Ok(Settings {
+    let warmup: Result<Vec<Value>, String> =
+        model.warmup.iter().map(|sample| warmup_inputs(sample, directory)).collect();
+    Ok(ModelConfig {
         default: model.default.unwrap_or(defaults.default),
-        batch: Batch {
+        batch: BatchConfig {
             max_items: batch.max_items.map(|items| items as usize).or(defaults.batch.max_items),
-            max_delay: batch.max_delay.map_or(defaults.batch.max_delay, Time),
+            max_delay: batch.max_delay.map_or(defaults.batch.max_delay, ConfigDuration),
         },
-        queue: Waiting {
+        queue: QueueConfig {
             capacity: queue.capacity.map_or(defaults.queue.capacity, |capacity| capacity as usize),
-            timeout: queue.timeout.map_or(defaults.queue.timeout, Time),
+            timeout: queue.timeout.map_or(defaults.queue.timeout, ConfigDuration),
         },
         // An instance that is always wanted is one that is not put to sleep.
         keep_alive: if pinned { Kept::Forever } else { kept },
         pin: pinned || model.pin.unwrap_or(defaults.pin),
-        instances_max: model.instances_max.map_or(defaults.instances_max, |most| Instances(most as usize)),
-        cache: Caching {
+        instances_max: model.instances_max.map_or(defaults.instances_max, |most| InstanceLimit(most as usize)),
+        cache: ResponseCacheConfig {
             max_bytes: model
                 .cache
                 .map_or(defaults.cache.max_bytes, |cache| usize::try_from(cache.max_bytes).unwrap_or(usize::MAX)),
@@ -88,7 +94,7 @@ fn of_model(model: &Model, directory: &Path) -> Result<Settings, String> {
 }
 
 /// Inputs that stand in the file, or in a file beside it.
-fn inputs(sample: &Value, directory: &Path) -> Result<Value, String> {
+fn warmup_inputs(sample: &Value, directory: &Path) -> Result<Value, String> {
     let Some(file) = sample.as_str() else { return Ok(sample.clone()) };
     let path = directory.join(file);
     let wrong = |reason: &dyn std::fmt::Display| format!("warmup: {}: {reason}", path.display());
@@ -105,31 +111,31 @@ fn inputs(sample: &Value, directory: &Path) -> Result<Value, String> {
 mod tests {
     use super::*;
 
-    fn manifest(models: &str) -> Manifest {
-        Manifest::parse(&format!("manifest = 1\n[project]\nname = \"p\"\n{models}")).unwrap()
+    fn manifest(models: &str) -> ProjectManifest {
+        ProjectManifest::parse(&format!("manifest = 1\n[project]\nname = \"p\"\n{models}")).unwrap()
     }
 
     #[test]
-    fn every_key_is_taken() {
+    fn every_manifest_key_becomes_a_model_setting() {
         let home = tempfile::tempdir().unwrap();
         std::fs::write(home.path().join("7.json"), r#"{"x": [1]}"#).unwrap();
         let text = "[model.a]\ndefault = true\nbatch = { max_items = 4, max_delay = \"2ms\" }\n\
                     queue = { capacity = 9, timeout = \"2s\" }\nkeep_alive = \"5m\"\npin = true\ninstances_max = 3\n\
                     cache = { max_bytes = \"1KiB\" }\nwarmup = [\"7.json\", { x = [2] }]\n";
-        let settings = &settings(&manifest(text), home.path()).unwrap()["a"];
+        let settings = &model_settings(&manifest(text), home.path()).unwrap()["a"];
         let same = r#"{"default": true, "batch": {"max_items": 4, "max_delay": "2ms"}, "keep_alive": "5m", "pin": true,
             "queue": {"capacity": 9, "timeout": "2s"}, "instances_max": 3, "cache": {"max_bytes": 1024},
             "warmup": [{"x": [1]}, {"x": [2]}]}"#;
-        assert_eq!(*settings, Settings::parse(same.as_bytes()).unwrap());
-        let nothing = &super::settings(&manifest("[model.a]\n"), home.path()).unwrap()["a"];
-        assert_eq!(*nothing, Settings::default());
+        assert_eq!(*settings, ModelConfig::parse(same.as_bytes()).unwrap());
+        let nothing = &super::model_settings(&manifest("[model.a]\n"), home.path()).unwrap()["a"];
+        assert_eq!(*nothing, ModelConfig::default());
         let wanted = "[model.a]\nmin_instances = 1\nkeep_alive = \"1s\"\n";
-        let wanted = &super::settings(&manifest(wanted), home.path()).unwrap()["a"];
+        let wanted = &super::model_settings(&manifest(wanted), home.path()).unwrap()["a"];
         assert_eq!((wanted.pin, wanted.keep_alive), (true, Kept::Forever));
     }
 
     #[test]
-    fn mistakes_name_the_model_and_the_key() {
+    fn an_invalid_model_table_is_reported_with_model_and_key() {
         let home = tempfile::tempdir().unwrap();
         std::fs::write(home.path().join("x.png"), b"\x89PNG").unwrap();
         for (model, says) in [
@@ -137,14 +143,14 @@ mod tests {
             ("warmup = [\"x.png\"]", "expected inputs as JSON"),
             ("batch = { max_delay = \"5s\" }\nqueue = { timeout = \"1s\" }", "[model.a]: batch.max_delay"),
         ] {
-            let error = settings(&manifest(&format!("[model.a]\n{model}\n")), home.path()).unwrap_err();
+            let error = model_settings(&manifest(&format!("[model.a]\n{model}\n")), home.path()).unwrap_err();
             assert!(error.contains(says), "{error}");
         }
     }
 
     #[test]
-    fn versions_of_all_models_lie_in_one_directory() {
-        let of = |models: &str| directory(&manifest(models), Path::new("project"));
+    fn models_in_different_directories_are_refused() {
+        let of = |models: &str| models_directory(&manifest(models), Path::new("project"));
         assert_eq!(of("[model.a]\n").unwrap(), None);
         let both = "[model.a]\nweights = \"models/a\"\n[model.b]\nweights = \"./models/b\"\n";
         assert_eq!(of(both).unwrap(), Some(PathBuf::from("project/models")));

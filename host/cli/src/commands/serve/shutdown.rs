@@ -11,7 +11,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;
 
 use crate::exit;
-use crate::signals::Signals;
+use crate::signals::ShutdownSignals;
 
 /// How long an orderly end may take: requests finish and jobs save their state at the same time, each within
 /// [`DRAIN_TIME_MAX`].
@@ -33,18 +33,18 @@ impl ShutdownProgress {
         ShutdownProgress(Arc::new(Mutex::new("requests")))
     }
 
-    pub(super) fn on(&self, what: &'static str) {
+    pub(super) fn set_waiting_for(&self, what: &'static str) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = what;
     }
 
-    fn what(&self) -> &'static str {
+    fn waiting_for(&self) -> &'static str {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Sets `shutdown` when a signal comes or, if `input_ends`, when standard input ends. Ends the process if it still runs after
 /// the next signal or [`SHUTDOWN_TIME_MAX`].
-pub(super) fn watch(
+pub(super) fn spawn_shutdown_watch(
     shutdown: watch::Sender<bool>,
     input_ends: bool,
     waits: ShutdownProgress,
@@ -52,7 +52,7 @@ pub(super) fn watch(
 ) {
     let watch = move || {
         let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
-        runtime.block_on(end(shutdown, input_ends, waits, models));
+        runtime.block_on(run_shutdown(shutdown, input_ends, waits, models));
     };
     // Without the thread, signals end the process at once.
     if let Err(error) = std::thread::Builder::new().name("shutdown".to_owned()).spawn(watch) {
@@ -60,34 +60,39 @@ pub(super) fn watch(
     }
 }
 
-async fn end(shutdown: watch::Sender<bool>, input_ends: bool, waits: ShutdownProgress, models: Arc<ModelRouter>) {
-    let mut signals = match Signals::listen() {
+async fn run_shutdown(
+    shutdown: watch::Sender<bool>,
+    input_ends: bool,
+    waits: ShutdownProgress,
+    models: Arc<ModelRouter>,
+) {
+    let mut signals = match ShutdownSignals::install() {
         Ok(signals) => signals,
         Err(error) => return tracing::warn!(%error, "signals end the server without an order"),
     };
     let mut told = shutdown.subscribe();
     tokio::select! {
-        _ = signals.next() => {}
-        () = input_end(), if input_ends => {}
+        _ = signals.recv() => {}
+        () = wait_for_stdin_end(), if input_ends => {}
         // An error means that nobody can tell any more.
         _ = told.wait_for(|&stop| stop) => {}
     }
     tracing::info!("shutting down: requests finish, jobs save their state; a second signal ends the server at once");
     shutdown.send_replace(true);
-    let code = match timeout(SHUTDOWN_TIME_MAX, signals.next()).await {
+    let code = match timeout(SHUTDOWN_TIME_MAX, signals.recv()).await {
         Ok(code) => {
-            tracing::warn!(waits = waits.what(), "a second signal: the server ends at once");
+            tracing::warn!(waits = waits.waiting_for(), "a second signal: the server ends at once");
             code
         }
         Err(_) => {
             let seconds = SHUTDOWN_TIME_MAX.as_secs();
-            tracing::error!(waits = waits.what(), "not shut down within {seconds} s: the server ends at once");
+            tracing::error!(waits = waits.waiting_for(), "not shut down within {seconds} s: the server ends at once");
             exit::UNEXPECTED
         }
     };
     // On threads that may block: whatever holds up the server may hold these up too.
     let look = std::thread::Builder::new().name("running".to_owned()).spawn(move || {
-        for running in models.running() {
+        for running in models.running_models() {
             tracing::warn!(running, "cut off");
         }
     });
@@ -103,7 +108,7 @@ async fn end(shutdown: watch::Sender<bool>, input_ends: bool, waits: ShutdownPro
 
 /// Waits for end of file on standard input. A dedicated thread reads it, because a blocked runtime thread would prevent the
 /// runtime's shutdown.
-async fn input_end() {
+async fn wait_for_stdin_end() {
     let (ended, end) = oneshot::channel();
     let read = move || {
         let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());

@@ -12,7 +12,7 @@ const THREADS_MIN: usize = 24;
 ///
 /// # Errors
 /// How many could be started, and what the system said of the next one.
-pub(super) fn are_enough() -> Result<(), (usize, io::Error)> {
+pub(super) fn check_thread_limit() -> Result<(), (usize, io::Error)> {
     let mut waiting = Vec::with_capacity(THREADS_MIN);
     let mut refused = None;
     for at in 0..THREADS_MIN {
@@ -37,7 +37,7 @@ pub(super) fn are_enough() -> Result<(), (usize, io::Error)> {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn a_usual_system_has_enough() {
-        assert!(super::are_enough().is_ok());
+    fn a_usual_system_allows_enough_threads() {
+        assert!(super::check_thread_limit().is_ok());
     }
 }

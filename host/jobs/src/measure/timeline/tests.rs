@@ -6,7 +6,7 @@ const fn ms(ms: u64) -> Duration {
 
 /// A training by a clock of its own: what its first step, each other step and the end of each epoch take.
 #[derive(Debug)]
-struct Course {
+struct SimulatedTraining {
     first: Duration,
     step: Duration,
     epoch_end: Duration,
@@ -19,21 +19,21 @@ struct Course {
     validation: u64,
 }
 
-impl Course {
-    fn run(&self, steps: u64) -> Timeline {
-        let (mut now, mut timeline) = (Duration::ZERO, Timeline::default());
+impl SimulatedTraining {
+    fn simulate(&self, steps: u64) -> StepTimeline {
+        let (mut now, mut timeline) = (Duration::ZERO, StepTimeline::default());
         for step in 1..=steps {
             now += if step == 1 { self.first } else { self.step };
-            timeline.drawn();
+            timeline.record_batch();
             let ends = step.is_multiple_of(self.steps_per_epoch);
             let reports_ends = ends && self.validation == 0;
             if step == 1 || reports_ends || step.is_multiple_of(self.report) || step == steps {
-                timeline.step(step, now);
+                timeline.record_step(step, now);
             }
             if ends {
-                timeline.epoch_ended();
-                (0..self.validation).for_each(|_| timeline.drawn());
-                timeline.epoch_ended();
+                timeline.record_epoch_end();
+                (0..self.validation).for_each(|_| timeline.record_batch());
+                timeline.record_epoch_end();
                 now += self.epoch_end + if step == self.steps_per_epoch { self.first_end } else { Duration::ZERO };
             }
         }
@@ -46,7 +46,7 @@ fn within(estimate: Duration, real: Duration, share: f64) -> bool {
 }
 
 #[test]
-fn fh_38_the_estimate_of_a_short_beginning_is_within_a_tenth_of_the_whole() {
+fn an_estimate_from_a_short_prefix_is_within_ten_percent() {
     // A slow first step; steps that are long or short, reported one by one or by tens; epochs that end often, seldom, never.
     // The last ones report every so many steps alone, and validate with batches of their own.
     for (first, step, epoch_end, steps_per_epoch, report, validation) in [
@@ -59,11 +59,12 @@ fn fh_38_the_estimate_of_a_short_beginning_is_within_a_tenth_of_the_whole() {
         (300, 10, 900, 14, 10, 3),
     ] {
         let (first, step, epoch_end) = (ms(first), ms(step), ms(epoch_end));
-        let course = Course { first, step, epoch_end, first_end: epoch_end * 2, steps_per_epoch, report, validation };
+        let course =
+            SimulatedTraining { first, step, epoch_end, first_end: epoch_end * 2, steps_per_epoch, report, validation };
         for steps in [500, 5_000, 60_000] {
-            let whole = course.run(steps);
-            let beginning = whole.beginning(steps);
-            let (estimate, real) = (beginning.estimate(steps, false).unwrap(), whole.time_of(steps).unwrap());
+            let whole = course.simulate(steps);
+            let beginning = whole.shortest_sufficient_prefix(steps);
+            let (estimate, real) = (beginning.estimate(steps, false).unwrap(), whole.time_at_step(steps).unwrap());
             assert!(beginning.steps() <= steps.div_ceil(2) + steps_per_epoch.min(report), "{}", beginning.steps());
             assert!(within(estimate.time, real, 0.1), "{course:?}, {steps} steps: {estimate:?}, really {real:?}");
         }
@@ -71,8 +72,8 @@ fn fh_38_the_estimate_of_a_short_beginning_is_within_a_tenth_of_the_whole() {
 }
 
 #[test]
-fn the_first_step_counts_once() {
-    let course = Course {
+fn the_first_step_time_is_counted_once_in_an_estimate() {
+    let course = SimulatedTraining {
         first: ms(10_000),
         step: ms(10),
         epoch_end: ms(0),
@@ -81,15 +82,15 @@ fn the_first_step_counts_once() {
         report: 10,
         validation: 0,
     };
-    let timeline = course.run(500);
-    assert_eq!(timeline.first_step(), Some(ms(10_000)));
+    let timeline = course.simulate(500);
+    assert_eq!(timeline.first_step_time(), Some(ms(10_000)));
     assert_eq!(timeline.steps_per_second().unwrap().round(), 100.0);
     assert_eq!(timeline.estimate(1_000, false).unwrap().time, ms(10_000 + 999 * 10));
 }
 
 #[test]
-fn a_whole_training_ends_with_its_last_epoch() {
-    let course = Course {
+fn an_estimate_to_the_end_includes_the_last_epoch_end() {
+    let course = SimulatedTraining {
         first: ms(10),
         step: ms(10),
         epoch_end: ms(500),
@@ -98,15 +99,15 @@ fn a_whole_training_ends_with_its_last_epoch() {
         report: 10,
         validation: 0,
     };
-    let timeline = course.run(120);
+    let timeline = course.simulate(120);
     let time = |to_the_end| timeline.estimate(200, to_the_end).unwrap().time;
     assert!(within(time(false), ms(2_000 + 3 * 500), 1e-6), "{:?}", time(false));
     assert!(within(time(true), ms(2_000 + 4 * 500), 1e-6), "{:?}", time(true));
 }
 
 #[test]
-fn an_epoch_whose_end_was_not_seen_is_said_to_be_missing() {
-    let course = Course {
+fn an_estimate_without_an_epoch_end_says_so() {
+    let course = SimulatedTraining {
         first: ms(10),
         step: ms(10),
         epoch_end: ms(500),
@@ -115,17 +116,17 @@ fn an_epoch_whose_end_was_not_seen_is_said_to_be_missing() {
         report: 10,
         validation: 0,
     };
-    assert!(course.run(200).estimate(400, false).unwrap().lacks_epoch_end);
-    assert!(!course.run(310).estimate(400, false).unwrap().lacks_epoch_end);
+    assert!(course.simulate(200).estimate(400, false).unwrap().lacks_epoch_end);
+    assert!(!course.simulate(310).estimate(400, false).unwrap().lacks_epoch_end);
     // Without batches there are no epochs.
-    let mut timeline = Timeline::default();
-    (1..=20).for_each(|step| timeline.step(step, ms(10 * step)));
+    let mut timeline = StepTimeline::default();
+    (1..=20).for_each(|step| timeline.record_step(step, ms(10 * step)));
     assert!(!timeline.estimate(400, false).unwrap().lacks_epoch_end);
 }
 
 #[test]
-fn enough_is_some_seconds_with_the_ends_of_two_epochs_or_half_of_the_steps() {
-    let course = Course {
+fn enough_samples_are_seconds_with_two_epoch_ends_or_half_of_the_steps() {
+    let course = SimulatedTraining {
         first: ms(1_000),
         step: ms(10),
         epoch_end: ms(0),
@@ -134,19 +135,19 @@ fn enough_is_some_seconds_with_the_ends_of_two_epochs_or_half_of_the_steps() {
         report: 10,
         validation: 0,
     };
-    assert!(!course.run(200).suffices(100_000), "two seconds");
-    assert!(!course.run(380).suffices(100_000), "one end of an epoch");
-    assert!(course.run(410).suffices(100_000));
-    assert!(course.run(50).suffices(100), "half of the steps");
-    let endless = Course { steps_per_epoch: 1_000_000, ..course };
-    assert!(!endless.run(1_900).suffices(100_000));
-    assert!(endless.run(2_010).suffices(100_000), "twenty seconds");
-    assert!(!Timeline::default().suffices(1));
+    assert!(!course.simulate(200).has_enough_samples(100_000), "two seconds");
+    assert!(!course.simulate(380).has_enough_samples(100_000), "one end of an epoch");
+    assert!(course.simulate(410).has_enough_samples(100_000));
+    assert!(course.simulate(50).has_enough_samples(100), "half of the steps");
+    let endless = SimulatedTraining { steps_per_epoch: 1_000_000, ..course };
+    assert!(!endless.simulate(1_900).has_enough_samples(100_000));
+    assert!(endless.simulate(2_010).has_enough_samples(100_000), "twenty seconds");
+    assert!(!StepTimeline::default().has_enough_samples(1));
 }
 
 #[test]
-fn an_epoch_that_ends_between_two_reports_ended_there() {
-    let course = Course {
+fn an_epoch_end_between_two_reports_is_placed_by_the_batches_drawn() {
+    let course = SimulatedTraining {
         first: ms(10),
         step: ms(10),
         epoch_end: ms(500),
@@ -155,38 +156,44 @@ fn an_epoch_that_ends_between_two_reports_ended_there() {
         report: 100,
         validation: 20,
     };
-    for timeline in [course.run(1_000), course.run(1_000).beginning(100_000)] {
+    for timeline in [course.simulate(1_000), course.simulate(1_000).shortest_sufficient_prefix(100_000)] {
         assert_eq!(timeline.steps_per_epoch(), Some(140.0), "{timeline:?}");
     }
     // More batches than steps were drawn for the steps.
-    let mut timeline = Timeline::default();
-    timeline.step(10, ms(10));
-    (0..30).for_each(|_| timeline.drawn());
-    timeline.epoch_ended();
-    timeline.step(20, ms(20));
+    let mut timeline = StepTimeline::default();
+    timeline.record_step(10, ms(10));
+    (0..30).for_each(|_| timeline.record_batch());
+    timeline.record_epoch_end();
+    timeline.record_step(20, ms(20));
     assert_eq!(timeline.steps_per_epoch(), Some(20.0));
 }
 
 #[test]
-fn the_report_is_known_with_which_it_begins_to_suffice() {
-    let mut timeline = Timeline::default();
-    timeline.step(1, ms(1_000));
-    assert!(!timeline.begins_to_suffice(49, ms(1_100), 100));
-    assert!(timeline.begins_to_suffice(50, ms(1_100), 100), "half of the steps");
-    assert!(timeline.begins_to_suffice(2, ms(4_000), 100), "three seconds");
-    timeline.step(50, ms(1_100));
-    assert!(!timeline.begins_to_suffice(51, ms(1_110), 100), "it did before");
+fn the_report_that_first_reaches_enough_samples_is_recognized() {
+    let mut timeline = StepTimeline::default();
+    timeline.record_step(1, ms(1_000));
+    assert!(!timeline.reaches_enough_samples(49, ms(1_100), 100));
+    assert!(timeline.reaches_enough_samples(50, ms(1_100), 100), "half of the steps");
+    assert!(timeline.reaches_enough_samples(2, ms(4_000), 100), "three seconds");
+    timeline.record_step(50, ms(1_100));
+    assert!(!timeline.reaches_enough_samples(51, ms(1_110), 100), "it did before");
 }
 
 #[test]
-fn times_between_reports_are_in_proportion() {
-    let mut timeline = Timeline::default();
-    assert_eq!((timeline.time_of(1), timeline.estimate(5, false), timeline.steps_per_second()), (None, None, None));
-    timeline.step(10, ms(1_000));
+fn times_between_reports_are_interpolated() {
+    let mut timeline = StepTimeline::default();
+    assert_eq!(
+        (timeline.time_at_step(1), timeline.estimate(5, false), timeline.steps_per_second()),
+        (None, None, None)
+    );
+    timeline.record_step(10, ms(1_000));
     assert_eq!(timeline.estimate(20, false).unwrap().time, ms(2_000), "all that is known is what ten steps took");
-    timeline.step(20, ms(1_400));
-    timeline.step(20, ms(1_500));
-    timeline.step(15, ms(1_600));
-    assert_eq!((timeline.steps(), timeline.time_of(15), timeline.time_of(20)), (20, Some(ms(1_200)), Some(ms(1_400))));
-    assert_eq!((timeline.time_of(3), timeline.time_of(21)), (Some(ms(1_000)), None));
+    timeline.record_step(20, ms(1_400));
+    timeline.record_step(20, ms(1_500));
+    timeline.record_step(15, ms(1_600));
+    assert_eq!(
+        (timeline.steps(), timeline.time_at_step(15), timeline.time_at_step(20)),
+        (20, Some(ms(1_200)), Some(ms(1_400)))
+    );
+    assert_eq!((timeline.time_at_step(3), timeline.time_at_step(21)), (Some(ms(1_000)), None));
 }

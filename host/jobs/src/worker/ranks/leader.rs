@@ -5,74 +5,79 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use saggar_plugin::{Beginning, JobContext, LogLevel, Mean, OpenedModel, PluginError, Shards};
+use saggar_plugin::{BatchShards, InitialState, JobContext, LogLevel, OpenedModel, PluginError, ShardMean};
 use saggar_store::{Checkpoint, SavedVariable};
 
-use super::link::Kind;
-use super::{Group, differ, saved};
-use crate::limits::ALL_REDUCES_KEPT;
-use crate::protocol::Event;
-use crate::worker::channel::Channel;
-use crate::worker::context::Context;
+use super::rank_link::RankMessageKind;
+use super::{RankGroup, ranks_differ_error, state_transfer};
+use crate::limits::ALL_REDUCE_TIMES_BUFFERED;
+use crate::protocol::WorkerEvent;
+use crate::worker::channel::EventChannel;
+use crate::worker::job_context::WorkerJobContext;
 
 /// The job of several ranks.
-pub(crate) struct Leader {
-    job: Context,
-    group: Arc<Group>,
-    channel: Channel,
-    shards: Shards,
+pub(crate) struct LeaderContext {
+    job: WorkerJobContext,
+    group: Arc<RankGroup>,
+    channel: EventChannel,
+    shards: BatchShards,
     turn: AtomicU64,
     /// What went wrong where nothing could be answered.
-    broken: Mutex<Option<PluginError>>,
+    broadcast_error: Mutex<Option<PluginError>>,
     /// Seconds of sums that are not reported yet.
-    seconds: Vec<f64>,
+    all_reduce_seconds: Vec<f64>,
 }
 
-impl Leader {
+impl LeaderContext {
     /// `shards` are those of all batches.
-    pub(crate) fn new(job: Context, group: Arc<Group>, channel: Channel, shards: u32) -> Leader {
-        let shards = Shards::of_rank(shards, 0, group.peers.len() as u32 + 1);
+    pub(crate) fn new(
+        job: WorkerJobContext,
+        group: Arc<RankGroup>,
+        channel: EventChannel,
+        shards: u32,
+    ) -> LeaderContext {
+        let shards = BatchShards::for_rank(shards, 0, group.peers.len() as u32 + 1);
         let (turn, broken) = (AtomicU64::new(1), Mutex::default());
-        Leader { job, group, channel, shards, turn, broken, seconds: Vec::new() }
+        LeaderContext { job, group, channel, shards, turn, broadcast_error: broken, all_reduce_seconds: Vec::new() }
     }
 
-    fn turn(&self) -> u64 {
+    fn next_turn(&self) -> u64 {
         self.turn.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Tells all ranks something, where nothing can be answered if it fails: the next turn that can fails then.
-    fn tell(&self, kind: Kind, payload: &[u8]) {
-        if let Err(error) = self.group.tell(self.turn(), kind, &[payload]) {
-            self.broken.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+    fn broadcast_flag(&self, kind: RankMessageKind, payload: &[u8]) {
+        if let Err(error) = self.group.broadcast(self.next_turn(), kind, &[payload]) {
+            self.broadcast_error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
         }
     }
 
-    fn check(&self) -> Result<(), PluginError> {
-        self.broken.lock().unwrap_or_else(PoisonError::into_inner).clone().map_or(Ok(()), Err)
+    fn check_broadcasts(&self) -> Result<(), PluginError> {
+        self.broadcast_error.lock().unwrap_or_else(PoisonError::into_inner).clone().map_or(Ok(()), Err)
     }
 
     /// Tells all ranks how something went, and answers it.
-    fn share<T>(
+    fn broadcast_result<T>(
         &mut self,
-        kind: Kind,
+        kind: RankMessageKind,
         done: Result<T, PluginError>,
         encode: impl FnOnce(Result<&T, &str>) -> Vec<u8>,
     ) -> Result<T, PluginError> {
         let refused = done.as_ref().err().map(ToString::to_string);
         let message = encode(done.as_ref().map_err(|_| refused.as_deref().unwrap_or_default()));
-        self.check()?;
-        self.group.tell(self.turn(), kind, &[&message])?;
+        self.check_broadcasts()?;
+        self.group.broadcast(self.next_turn(), kind, &[&message])?;
         done
     }
 
-    fn report(&mut self) {
-        if !self.seconds.is_empty() {
-            self.channel.send(&Event::AllReduced { seconds: std::mem::take(&mut self.seconds) });
+    fn report_all_reduce_times(&mut self) {
+        if !self.all_reduce_seconds.is_empty() {
+            self.channel.send(&WorkerEvent::AllReduced { seconds: std::mem::take(&mut self.all_reduce_seconds) });
         }
     }
 }
 
-impl JobContext for Leader {
+impl JobContext for LeaderContext {
     fn parameters(&self) -> String {
         self.job.parameters()
     }
@@ -85,40 +90,43 @@ impl JobContext for Leader {
         self.job.attempt()
     }
 
-    fn shards(&self) -> Shards {
+    fn shards(&self) -> BatchShards {
         self.shards.clone()
     }
 
-    fn leaves_out(&self) -> bool {
-        self.job.leaves_out()
+    fn skips_nonfinite(&self) -> bool {
+        self.job.skips_nonfinite()
     }
 
-    fn is_mixed(&self) -> bool {
-        self.job.is_mixed()
+    fn is_mixed_precision(&self) -> bool {
+        self.job.is_mixed_precision()
     }
 
-    fn all_reduce(&mut self, own: Vec<Vec<u8>>, mut mean: Mean) -> Result<Vec<u8>, PluginError> {
-        self.check()?;
+    fn all_reduce(&mut self, own: Vec<Vec<u8>>, mut mean: ShardMean) -> Result<Vec<u8>, PluginError> {
+        self.check_broadcasts()?;
         let began = Instant::now();
-        let (turn, bytes) = (self.turn(), mean.part_bytes());
+        let (turn, bytes) = (self.next_turn(), mean.part_bytes());
         own.iter().for_each(|part| mean.add(part));
         // In the order of the ranks, so in the order of the shards.
         for peer in &self.group.peers {
             for _ in self.shards.own.clone() {
-                let part = self.group.hear(peer, turn, Kind::Part)?;
+                let part = self.group.receive_from(peer, turn, RankMessageKind::Part)?;
                 if part.len() != bytes {
-                    return Err(differ(format!("worker process {} has other gradients than the first", peer.rank)));
+                    return Err(ranks_differ_error(format!(
+                        "worker process {} has other gradients than the first",
+                        peer.rank
+                    )));
                 }
                 mean.add(&part);
             }
         }
         let means = mean.finish();
-        self.group.tell(turn, Kind::Mean, &[&means])?;
+        self.group.broadcast(turn, RankMessageKind::Mean, &[&means])?;
         let time = began.elapsed();
-        self.job.spending().reduced(time);
-        self.seconds.push(time.as_secs_f64());
-        if self.seconds.len() >= ALL_REDUCES_KEPT {
-            self.report();
+        self.job.usage_counters().add_all_reduce(time);
+        self.all_reduce_seconds.push(time.as_secs_f64());
+        if self.all_reduce_seconds.len() >= ALL_REDUCE_TIMES_BUFFERED {
+            self.report_all_reduce_times();
         }
         Ok(means)
     }
@@ -135,43 +143,45 @@ impl JobContext for Leader {
         self.job.progress(step, of);
     }
 
-    fn drawn(&mut self, items: u64, time: Duration) {
-        self.job.drawn(items, time);
+    fn items_drawn(&mut self, items: u64, time: Duration) {
+        self.job.items_drawn(items, time);
     }
 
     fn secret(&self, name: &str) -> Result<String, PluginError> {
         self.job.secret(name)
     }
 
-    fn restore(&mut self) -> Result<Beginning, PluginError> {
-        let beginning = self.job.restore()?;
+    fn initial_state(&mut self) -> Result<InitialState, PluginError> {
+        let beginning = self.job.initial_state()?;
         let message = match &beginning {
-            Beginning::Nothing => Vec::new(),
-            Beginning::Checkpoint(checkpoint) => {
+            InitialState::Nothing => Vec::new(),
+            InitialState::Checkpoint(checkpoint) => {
                 let Checkpoint { step, positions, plugin_digest, device, build, .. } = checkpoint;
                 let with = Some((step, positions, plugin_digest, device, build));
-                saved::write(with, &checkpoint.state, &checkpoint.variables)
+                state_transfer::encode_state(with, &checkpoint.state, &checkpoint.variables)
             }
-            Beginning::Weights(weights) => saved::write(None::<()>, &[], weights),
+            InitialState::Weights(weights) => state_transfer::encode_state(None::<()>, &[], weights),
         };
-        self.group.tell(self.turn(), Kind::Restored, &[&message])?;
+        self.group.broadcast(self.next_turn(), RankMessageKind::Restored, &[&message])?;
         Ok(beginning)
     }
 
     fn checkpoint_due(&mut self, step: u64) -> bool {
         let due = self.job.checkpoint_due(step);
-        self.tell(Kind::Due, &[u8::from(due)]);
+        self.broadcast_flag(RankMessageKind::Due, &[u8::from(due)]);
         due
     }
 
     fn save(&mut self, checkpoint: Checkpoint) -> Result<(), PluginError> {
-        self.check()?;
-        self.report();
-        let (turn, digest) = (self.turn(), super::follower::digest(&checkpoint));
+        self.check_broadcasts()?;
+        self.report_all_reduce_times();
+        let (turn, digest) = (self.next_turn(), super::follower::state_digest(&checkpoint));
         for peer in &self.group.peers {
-            if self.group.hear(peer, turn, Kind::Digest)? != digest {
+            if self.group.receive_from(peer, turn, RankMessageKind::Digest)? != digest {
                 let (rank, step) = (peer.rank, checkpoint.step);
-                return Err(differ(format!("worker process {rank} has another state than the first at step {step}")));
+                return Err(ranks_differ_error(format!(
+                    "worker process {rank} has another state than the first at step {step}"
+                )));
             }
         }
         self.job.save(checkpoint)
@@ -179,7 +189,7 @@ impl JobContext for Leader {
 
     fn stop_requested(&self) -> bool {
         let stop = self.job.stop_requested();
-        self.tell(Kind::Stop, &[u8::from(stop)]);
+        self.broadcast_flag(RankMessageKind::Stop, &[u8::from(stop)]);
         stop
     }
 
@@ -189,25 +199,31 @@ impl JobContext for Leader {
 
     fn publish(&mut self, model: &str, variables: Vec<SavedVariable>, config: &str) -> Result<u64, PluginError> {
         let published = self.job.publish(model, variables, config);
-        self.share(Kind::Published, published, |done| serde_json::to_vec(&done).expect("a number or a text"))
+        self.broadcast_result(RankMessageKind::Published, published, |done| {
+            serde_json::to_vec(&done).expect("a number or a text")
+        })
     }
 
     fn open_model(&mut self, model: &str, version: Option<u64>) -> Result<OpenedModel, PluginError> {
         let opened = self.job.open_model(model, version);
-        self.share(Kind::Opened, opened, |done| match done {
-            Ok(opened) => saved::write(Ok::<_, &str>((opened.version, &opened.config)), &[], &opened.variables),
-            Err(refused) => saved::write(Err::<(u64, &str), _>(refused), &[], &[]),
+        self.broadcast_result(RankMessageKind::Opened, opened, |done| match done {
+            Ok(opened) => {
+                state_transfer::encode_state(Ok::<_, &str>((opened.version, &opened.config)), &[], &opened.variables)
+            }
+            Err(refused) => state_transfer::encode_state(Err::<(u64, &str), _>(refused), &[], &[]),
         })
     }
 
     fn write_output(&mut self, path: &str, data: &[u8]) -> Result<(), PluginError> {
         let written = self.job.write_output(path, data);
-        self.share(Kind::Written, written, |done| serde_json::to_vec(&done).expect("nothing or a text"))
+        self.broadcast_result(RankMessageKind::Written, written, |done| {
+            serde_json::to_vec(&done).expect("nothing or a text")
+        })
     }
 }
 
-impl Drop for Leader {
+impl Drop for LeaderContext {
     fn drop(&mut self) {
-        self.report();
+        self.report_all_reduce_times();
     }
 }

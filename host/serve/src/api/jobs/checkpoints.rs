@@ -5,29 +5,29 @@ use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use saggar_jobs::{JobSpec, Which};
+use saggar_jobs::{CheckpointSelector, JobSpec};
 use saggar_store::CheckpointInfo;
-use saggar_store::checkpoint::{BestBy, Wanted};
+use saggar_store::checkpoint::{BestMetric, CheckpointQuery};
 use saggar_store::error::CheckpointError;
-use saggar_store::records::Job;
+use saggar_store::records::JobRecord;
 use serde_json::{Value, json};
 
-use crate::access::SeenJob;
-use crate::api::query::Parameters;
-use crate::app::App;
+use crate::access::VisibleJob;
+use crate::api::query::QueryParameters;
+use crate::app::AppState;
 use crate::error::ApiError;
 
 /// `GET /api/v1/jobs/{job}/checkpoints?verify=1`. With `verify`, every byte of them is read.
 pub(crate) async fn list(
-    State(app): State<App>,
-    SeenJob(job): SeenJob,
-    parameters: Parameters,
+    State(app): State<AppState>,
+    VisibleJob(job): VisibleJob,
+    parameters: QueryParameters,
 ) -> Result<Json<Value>, ApiError> {
     if parameters.flag("verify") {
         let verified = app.checkpoints().verify(&job.id).await?;
-        let checkpoint = |it: &saggar_store::checkpoint::Verified| match &it.outcome {
+        let checkpoint = |it: &saggar_store::checkpoint::CheckpointVerification| match &it.outcome {
             Ok(info) => {
-                let mut shown = shown(info, false);
+                let mut shown = checkpoint_json(info, false);
                 shown["whole"] = json!(true);
                 shown
             }
@@ -36,12 +36,12 @@ pub(crate) async fn list(
         return Ok(Json(json!({ "checkpoints": verified.iter().map(checkpoint).collect::<Vec<Value>>() })));
     }
     let listed = app.checkpoints().list(&job.id).await?;
-    let best = best_by(&job).and_then(|by| by.choose(&listed)).map(|best| best.file.clone());
-    let checkpoint = |info: &CheckpointInfo| shown(info, best.as_ref() == Some(&info.file));
+    let best = best_checkpoint_criterion(&job).and_then(|by| by.select_best(&listed)).map(|best| best.file.clone());
+    let checkpoint = |info: &CheckpointInfo| checkpoint_json(info, best.as_ref() == Some(&info.file));
     Ok(Json(json!({ "checkpoints": listed.iter().map(checkpoint).collect::<Vec<Value>>() })))
 }
 
-fn shown(info: &CheckpointInfo, best: bool) -> Value {
+fn checkpoint_json(info: &CheckpointInfo, best: bool) -> Value {
     json!({
         "step": info.step,
         "epoch": info.epoch,
@@ -54,31 +54,31 @@ fn shown(info: &CheckpointInfo, best: bool) -> Value {
 }
 
 /// By what the job keeps its best checkpoint.
-pub(super) fn best_by(job: &Job) -> Option<BestBy> {
+pub(super) fn best_checkpoint_criterion(job: &JobRecord) -> Option<BestMetric> {
     serde_json::from_str::<JobSpec>(&job.spec).ok()?.checkpoint_keep_best
 }
 
 /// `GET /api/v1/jobs/{job}/checkpoints/{which}`: a step, `latest` or `best`, as a safetensors file.
-pub(crate) async fn one(
-    State(app): State<App>,
-    SeenJob(job): SeenJob,
+pub(crate) async fn download(
+    State(app): State<AppState>,
+    VisibleJob(job): VisibleJob,
     Path((_, which)): Path<(String, String)>,
 ) -> Result<Response, ApiError> {
     let refuse = |_| {
         let got = which.chars().take(80).collect();
         ApiError::Parameter { name: "checkpoint", expected: "a step, `latest` or `best`", got }
     };
-    let which: Which = which.parse().map_err(refuse)?;
+    let which: CheckpointSelector = which.parse().map_err(refuse)?;
     let missing = || ApiError::NotFound {
         kind: "checkpoint",
         name: format!("{which} of {}", job.name),
         hint: format!("GET /api/v1/jobs/{}/checkpoints lists them", job.name),
     };
     let wanted = match which {
-        Which::Step(step) => Wanted::Step(step),
-        Which::Latest => Wanted::Latest,
+        CheckpointSelector::Step(step) => CheckpointQuery::Step(step),
+        CheckpointSelector::Latest => CheckpointQuery::Latest,
         // A job that keeps no best one has none.
-        Which::Best => Wanted::Best(best_by(&job).ok_or_else(missing)?),
+        CheckpointSelector::Best => CheckpointQuery::Best(best_checkpoint_criterion(&job).ok_or_else(missing)?),
     };
     let export = app.checkpoints().export(&job.id, &wanted).await.map_err(|error| match error {
         CheckpointError::NotFound { .. } => missing(),

@@ -6,34 +6,34 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use saggar_jobs::Curve;
+use saggar_jobs::SeriesPage;
 use saggar_store::records::MetricPoint;
 use serde::Serialize;
 
-use crate::access::SeenJob;
-use crate::api::query::Parameters;
-use crate::app::App;
+use crate::access::VisibleJob;
+use crate::api::query::QueryParameters;
+use crate::app::AppState;
 use crate::error::ApiError;
 use crate::limits::POINTS_ANSWERED_MAX;
 
 /// The answer.
 #[derive(Serialize)]
-struct Answer {
+struct MetricsResponse {
     started_ms: Option<u64>,
-    series: Vec<Series>,
+    series: Vec<MetricSeries>,
     next: Option<u64>,
 }
 
 #[derive(Serialize)]
-struct Series {
+struct MetricSeries {
     name: String,
-    points: Vec<Point>,
+    points: Vec<MetricSeriesPoint>,
 }
 
 /// A point as JSON. JSON has no word for infinities and what is not a number: they are null.
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Point {
+enum MetricSeriesPoint {
     Plain(u64, f64),
     Timed(u64, f64, u64),
 }
@@ -42,43 +42,46 @@ enum Point {
 /// with `times` `[step, value, ms]`. Where a series has more points than one answer takes, `next` is the step to ask from for
 /// the rest of them all.
 pub(crate) async fn metrics(
-    State(app): State<App>,
-    SeenJob(job): SeenJob,
-    parameters: Parameters,
+    State(app): State<AppState>,
+    VisibleJob(job): VisibleJob,
+    parameters: QueryParameters,
 ) -> Result<Response, ApiError> {
     let from = parameters.parse("from", "a step")?.unwrap_or(0);
     let times = parameters.flag("times");
     let names = match parameters.get("series") {
-        Some(series) => distinct(series),
+        Some(series) => split_distinct_names(series),
         None => app.jobs().series_names(&job.id).await?,
     };
-    let curves = app.jobs().curves(&job.id, names, from, POINTS_ANSWERED_MAX).await?;
+    let curves = app.jobs().series_pages(&job.id, names, from, POINTS_ANSWERED_MAX).await?;
     let started_ms = job.started_ms;
     // That many points take long enough to starve the executor's other tasks.
-    let write = move |_: &crate::Parts| {
-        let text = serde_json::to_vec(&Answer::of(started_ms, curves, times));
+    let write = move |_: &crate::AppParts| {
+        let text = serde_json::to_vec(&MetricsResponse::from_curves(started_ms, curves, times));
         text.map_err(|error| ApiError::Internal { cause: error.to_string() })
     };
-    let text = app.blocking(write).await?;
+    let text = app.run_blocking(write).await?;
     Ok(([(header::CONTENT_TYPE, "application/json")], Bytes::from(text)).into_response())
 }
 
 /// Names separated by commas, each once.
-fn distinct(names: &str) -> Vec<String> {
+fn split_distinct_names(names: &str) -> Vec<String> {
     let mut seen = BTreeSet::new();
     names.split(',').filter(|name| seen.insert(*name)).map(str::to_owned).collect()
 }
 
-impl Answer {
-    fn of(started_ms: Option<u64>, curves: Vec<Curve>, times: bool) -> Answer {
-        let cut = curves.iter().filter(|curve| curve.is_cut);
+impl MetricsResponse {
+    fn from_curves(started_ms: Option<u64>, curves: Vec<SeriesPage>, times: bool) -> MetricsResponse {
+        let cut = curves.iter().filter(|curve| curve.is_truncated);
         let next = cut.filter_map(|curve| curve.points.last()).map(|last| last.step + 1).min();
         let point = |point: MetricPoint| match times {
-            true => Point::Timed(point.step, point.value, point.at_ms),
-            false => Point::Plain(point.step, point.value),
+            true => MetricSeriesPoint::Timed(point.step, point.value, point.at_ms),
+            false => MetricSeriesPoint::Plain(point.step, point.value),
         };
-        let series = |curve: Curve| Series { name: curve.name, points: curve.points.into_iter().map(point).collect() };
-        Answer { started_ms, series: curves.into_iter().map(series).collect(), next }
+        let series = |curve: SeriesPage| MetricSeries {
+            name: curve.name,
+            points: curve.points.into_iter().map(point).collect(),
+        };
+        MetricsResponse { started_ms, series: curves.into_iter().map(series).collect(), next }
     }
 }
 
@@ -87,24 +90,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn points_are_lists_and_next_is_where_the_first_cut_is() {
+    fn points_are_arrays_and_next_is_the_first_truncated_step() {
         let point = |step, value| MetricPoint { name: String::new(), step, value, at_ms: 9 };
-        let curve = |name: &str, points: &[MetricPoint], is_cut| Curve {
+        let curve = |name: &str, points: &[MetricPoint], is_cut| SeriesPage {
             name: name.to_owned(),
             points: points.to_vec(),
-            is_cut,
+            is_truncated: is_cut,
         };
         let curves = vec![
             curve("a", &[point(1, 0.5), point(8, f64::NAN)], true),
             curve("b", &[point(5, 2.0)], true),
             curve("c", &[point(2, f64::INFINITY)], false),
         ];
-        let text = |times| serde_json::to_string(&Answer::of(Some(7), curves.clone(), times)).unwrap();
+        let text =
+            |times| serde_json::to_string(&MetricsResponse::from_curves(Some(7), curves.clone(), times)).unwrap();
         assert_eq!(
             text(false),
             r#"{"started_ms":7,"series":[{"name":"a","points":[[1,0.5],[8,null]]},{"name":"b","points":[[5,2.0]]},{"name":"c","points":[[2,null]]}],"next":6}"#
         );
         assert!(text(true).contains(r#"[[1,0.5,9],[8,null,9]]"#));
-        assert_eq!(distinct("loss,loss,b,loss"), ["loss", "b"]);
+        assert_eq!(split_distinct_names("loss,loss,b,loss"), ["loss", "b"]);
     }
 }

@@ -5,32 +5,32 @@ use std::collections::HashMap;
 use axum::Json;
 use axum::extract::{Request, State};
 use saggar_jobs::{JobError, JobSpec};
-use saggar_store::records::{Job, JobFilter, JobState};
+use saggar_store::records::{JobFilter, JobRecord, JobState};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::access::{Actor, SeenJob, Sight};
-use crate::app::App;
-use crate::audit::Action;
+use crate::access::{Actor, ProjectScope, VisibleJob};
+use crate::app::AppState;
+use crate::audit::AuditAction;
 use crate::error::ApiError;
 use crate::json_body::JsonBody;
 
 /// `DELETE /api/v1/jobs/{job}`.
 pub(crate) async fn remove(
-    State(app): State<App>,
-    SeenJob(job): SeenJob,
+    State(app): State<AppState>,
+    VisibleJob(job): VisibleJob,
     actor: Actor,
-    sight: Sight,
+    sight: ProjectScope,
 ) -> Result<Json<Value>, ApiError> {
-    let removed = take_away(&app, &sight, &job, &mut Unfinished::default()).await;
-    app.audit().record(&actor, Action::JobRemove, &job.name, "", &removed);
+    let removed = remove_job(&app, &sight, &job, &mut UnfinishedJobs::default()).await;
+    app.audit().record(&actor, AuditAction::JobRemove, &job.name, "", &removed);
     Ok(Json(json!({ "name": job.name, "freed_bytes": removed? })))
 }
 
 /// Which jobs go.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct Sweep {
+struct JobGcRequest {
     /// Of each project, jobs that are over beyond the newest so many.
     keep_last: Option<usize>,
     /// Jobs that failed, were stopped or timed out, and ended longer ago than this.
@@ -43,14 +43,15 @@ struct Sweep {
     dry_run: bool,
 }
 
-impl JsonBody for Sweep {
+impl JsonBody for JobGcRequest {
     const EXAMPLE: &'static str = r#"{"project": "digits", "keep_last": 5, "dry_run": true}"#;
 }
 
 /// `POST /api/v1/jobs/gc`.
-pub(crate) async fn sweep(State(app): State<App>, request: Request) -> Result<Json<Value>, ApiError> {
-    let (actor, sight) = (Actor::of(request.extensions()), Sight::of(request.extensions()));
-    let sweep: Sweep = app.bodies().json_or_default(request).await?;
+pub(crate) async fn collect_garbage(State(app): State<AppState>, request: Request) -> Result<Json<Value>, ApiError> {
+    let (actor, sight) =
+        (Actor::from_extensions(request.extensions()), ProjectScope::from_extensions(request.extensions()));
+    let sweep: JobGcRequest = app.body_reader().read_json_or_default(request).await?;
     if sweep.keep_last.is_none() && sweep.failed_older_than_seconds.is_none() && sweep.experiment.is_none() {
         return Err(ApiError::Parameter {
             name: "keep_last",
@@ -58,19 +59,19 @@ pub(crate) async fn sweep(State(app): State<App>, request: Request) -> Result<Js
             got: "none of them".to_owned(),
         });
     }
-    let mut unfinished = Unfinished::default();
+    let mut unfinished = UnfinishedJobs::default();
     let mut gone = Vec::new();
     let mut freed = 0;
-    for job in chosen(&app, &sight, &sweep).await? {
+    for job in select_jobs(&app, &sight, &sweep).await? {
         let bytes = match sweep.dry_run {
-            true => kept_bytes(&app, &job).await?,
-            false => match take_away(&app, &sight, &job, &mut unfinished).await {
+            true => removable_bytes(&app, &job).await?,
+            false => match remove_job(&app, &sight, &job, &mut unfinished).await {
                 // Somebody reads it, or restarted it meanwhile: it stays.
                 Err(ApiError::Job(JobError::Read { .. } | JobError::State { .. } | JobError::NotFound { .. })) => {
                     continue;
                 }
                 removed => {
-                    app.audit().record(&actor, Action::JobRemove, &job.name, "gc", &removed);
+                    app.audit().record(&actor, AuditAction::JobRemove, &job.name, "gc", &removed);
                     removed?
                 }
             },
@@ -86,7 +87,7 @@ pub(crate) async fn sweep(State(app): State<App>, request: Request) -> Result<Js
 }
 
 /// The jobs that a sweep means and that are there for who asks, newest first.
-async fn chosen(app: &App, sight: &Sight, sweep: &Sweep) -> Result<Vec<Job>, ApiError> {
+async fn select_jobs(app: &AppState, sight: &ProjectScope, sweep: &JobGcRequest) -> Result<Vec<JobRecord>, ApiError> {
     let states = JobState::ALL.into_iter().filter(|state| state.is_final()).collect();
     let (project, experiment) = (sweep.project.clone(), sweep.experiment.clone());
     let mut filter = JobFilter { states, project, projects: sight.projects(), experiment, ..JobFilter::default() };
@@ -112,51 +113,57 @@ async fn chosen(app: &App, sight: &Sight, sweep: &Sweep) -> Result<Vec<Job>, Api
 }
 
 /// Bytes that removing a job would free.
-async fn kept_bytes(app: &App, job: &Job) -> Result<u64, ApiError> {
-    let checkpoints = app.checkpoints().bytes(&job.id).await?;
+async fn removable_bytes(app: &AppState, job: &JobRecord) -> Result<u64, ApiError> {
+    let checkpoints = app.checkpoints().stored_bytes(&job.id).await?;
     let id = job.id.clone();
-    let files = app.blocking(move |parts| parts.home.job_bytes(&id)).await?;
+    let files = app.run_blocking(move |parts| parts.home.job_bytes(&id)).await?;
     Ok(checkpoints + files)
 }
 
 /// Removes a job's files, then its record: a job whose files are gone can be removed again, files whose job is forgotten
 /// would stay for ever.
-async fn take_away(app: &App, sight: &Sight, job: &Job, unfinished: &mut Unfinished) -> Result<u64, ApiError> {
+async fn remove_job(
+    app: &AppState,
+    sight: &ProjectScope,
+    job: &JobRecord,
+    unfinished: &mut UnfinishedJobs,
+) -> Result<u64, ApiError> {
     if !job.state.is_final() {
         let hint = format!("`saggar stop {}` ends it first", job.name);
         return Err(JobError::State { name: job.name.clone(), state: job.state.name().to_owned(), hint }.into());
     }
-    let _turn = app.references().write().await;
-    let readers = unfinished.readers(app, &job.name).await?;
+    let _turn = app.reference_lock().write().await;
+    let readers = unfinished.find_readers(app, &job.name).await?;
     if !readers.is_empty() {
-        let readers = sight.names(readers.iter().map(|reader| (reader.project.as_str(), reader.name.as_str())));
+        let readers =
+            sight.visible_job_names(readers.iter().map(|reader| (reader.project.as_str(), reader.name.as_str())));
         return Err(JobError::Read { name: job.name.clone(), readers }.into());
     }
     let checkpoints = app.checkpoints().remove_all(&job.id).await?;
     let id = job.id.clone();
-    let files = app.blocking(move |parts| parts.home.remove_job(&id)).await?;
-    app.jobs().forget(&job.id).await?;
+    let files = app.run_blocking(move |parts| parts.home.remove_job(&id)).await?;
+    app.jobs().delete_record(&job.id).await?;
     Ok(checkpoints + files)
 }
 
 /// The jobs that are not over, as they were at the last look. They are looked at again when something has happened to any
 /// job: who removes many must notice one that was submitted meanwhile and reads what is to go.
 #[derive(Default)]
-struct Unfinished {
+struct UnfinishedJobs {
     /// The newest event of any job before that look.
     event: Option<u64>,
-    jobs: Vec<(Job, JobSpec)>,
+    jobs: Vec<(JobRecord, JobSpec)>,
 }
 
-impl Unfinished {
+impl UnfinishedJobs {
     /// Those that read what a job wrote or saved.
-    async fn readers(&mut self, app: &App, name: &str) -> Result<Vec<&Job>, ApiError> {
-        let event = Some(app.jobs().newest_event().await?);
+    async fn find_readers(&mut self, app: &AppState, name: &str) -> Result<Vec<&JobRecord>, ApiError> {
+        let event = Some(app.jobs().newest_event_sequence().await?);
         if self.event != event {
-            self.jobs = app.jobs().unfinished().await?;
+            self.jobs = app.jobs().unfinished_jobs().await?;
             self.event = event;
         }
-        let reads = self.jobs.iter().filter(|(_, spec)| spec.named_jobs().any(|named| named == name));
+        let reads = self.jobs.iter().filter(|(_, spec)| spec.referenced_jobs().any(|named| named == name));
         Ok(reads.map(|(job, _)| job).collect())
     }
 }

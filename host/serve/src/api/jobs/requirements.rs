@@ -1,13 +1,13 @@
 //! What a job needs so that it can succeed, checked when it is submitted: parameters, data, a device, secrets.
 
 use saggar_jobs::error::SpecError;
-use saggar_jobs::{JobError, JobSpec, Mount};
-use saggar_plugin::Declarations;
+use saggar_jobs::{DataMount, JobError, JobSpec};
+use saggar_plugin::PluginDeclarations;
 use saggar_store::dataset::DatasetInfo;
 use serde_json::{Map, Value};
 
-use crate::access::Sight;
-use crate::app::App;
+use crate::access::ProjectScope;
+use crate::app::AppState;
 use crate::error::ApiError;
 
 /// Characters of a value that an error quotes.
@@ -17,9 +17,9 @@ const QUOTED_CHARS_MAX: usize = 80;
 ///
 /// # Errors
 /// `Parameter`, for the first that is not as it declares.
-pub(super) fn check_parameters(declares: &Declarations, parameters: &Map<String, Value>) -> Result<(), ApiError> {
+pub(super) fn check_parameters(declares: &PluginDeclarations, parameters: &Map<String, Value>) -> Result<(), ApiError> {
     for (name, declared) in &declares.parameters {
-        if let Some(value) = parameters.get(name).filter(|value| !declared.takes(value)) {
+        if let Some(value) = parameters.get(name).filter(|value| !declared.accepts(value)) {
             let got = value.to_string().chars().take(QUOTED_CHARS_MAX).collect();
             let error = SpecError::Parameter { name: name.clone(), expected: declared.to_string(), got };
             return Err(JobError::from(error).into());
@@ -32,7 +32,7 @@ pub(super) fn check_parameters(declares: &Declarations, parameters: &Map<String,
 ///
 /// # Errors
 /// `NotMounted`.
-pub(super) fn check_mounts(declares: &Declarations, mounts: &[Mount]) -> Result<(), ApiError> {
+pub(super) fn check_mounts(declares: &PluginDeclarations, mounts: &[DataMount]) -> Result<(), ApiError> {
     match declares.data.keys().find(|point| !mounts.iter().any(|mount| mount.mount == **point)) {
         Some(mount) => Err(JobError::from(SpecError::NotMounted { mount: mount.clone() }).into()),
         None => Ok(()),
@@ -43,7 +43,11 @@ pub(super) fn check_mounts(declares: &Declarations, mounts: &[Mount]) -> Result<
 ///
 /// # Errors
 /// `NoField`.
-pub(super) fn check_fields(declares: &Declarations, mount: &Mount, info: &DatasetInfo) -> Result<(), ApiError> {
+pub(super) fn check_fields(
+    declares: &PluginDeclarations,
+    mount: &DataMount,
+    info: &DatasetInfo,
+) -> Result<(), ApiError> {
     let wanted = declares.data.get(&mount.mount).into_iter().flatten();
     let lacks = |field: &&String| !info.fields.iter().any(|has| has.name == **field);
     let Some(field) = wanted.into_iter().find(lacks) else { return Ok(()) };
@@ -61,7 +65,7 @@ pub(super) fn check_fields(declares: &Declarations, mount: &Mount, info: &Datase
 ///
 /// # Errors
 /// `NoDevice`.
-pub(super) async fn check_device(app: &App, device: &str) -> Result<(), ApiError> {
+pub(super) async fn check_device(app: &AppState, device: &str) -> Result<(), ApiError> {
     if matches!(device, "auto" | "cpu") {
         return Ok(());
     }
@@ -84,12 +88,12 @@ pub(super) async fn check_device(app: &App, device: &str) -> Result<(), ApiError
 ///
 /// # Errors
 /// `NotFound`.
-pub(super) async fn check_secrets(app: &App, sight: &Sight, spec: &JobSpec) -> Result<(), ApiError> {
+pub(super) async fn check_secrets(app: &AppState, sight: &ProjectScope, spec: &JobSpec) -> Result<(), ApiError> {
     if spec.secrets.is_empty() {
         return Ok(());
     }
     let rights = sight.rights().clone();
-    let usable = app.blocking(move |parts| parts.home.secrets().names(&rights)).await?;
+    let usable = app.run_blocking(move |parts| parts.home.secrets().names(&rights)).await?;
     let Some(name) = spec.secrets.iter().find(|name| !usable.contains_key(*name)) else { return Ok(()) };
     let name: String = name.chars().take(QUOTED_CHARS_MAX).collect();
     let known = match usable.keys().map(String::as_str).collect::<Vec<_>>() {

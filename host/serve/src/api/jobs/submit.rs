@@ -4,21 +4,23 @@
 use axum::extract::{Request, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
-use saggar_jobs::{JobError, JobSpec, Mount, Origin, Source, Submission, Which, restarted};
-use saggar_plugin::Declarations;
+use saggar_jobs::{
+    CheckpointSelector, DataMount, DataSource, InitFrom, JobError, JobSpec, JobSubmission, restart_spec,
+};
+use saggar_plugin::PluginDeclarations;
 use saggar_store::dataset::DatasetInfo;
 use saggar_store::error::DatasetError;
-use saggar_store::models::{Found, FoundState, plugin_of, scan};
-use saggar_store::records::Job;
-use saggar_store::{CheckpointInfo, Effect, Refused, Rights};
+use saggar_store::models::{ScannedVersion, VersionCompleteness, plugin_digest, scan};
+use saggar_store::records::JobRecord;
+use saggar_store::{AccessAction, AccessDenied, AccessRights, CheckpointInfo};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::{requirements, shown};
-use crate::access::{Actor, SeenJob, Sight, Who, things};
+use super::{requirements, views};
+use crate::access::{Actor, Principal, ProjectScope, VisibleJob, resource_access};
 use crate::api::plugins::PluginFacts;
-use crate::app::App;
-use crate::audit::Action;
+use crate::app::AppState;
+use crate::audit::AuditAction;
 use crate::error::{ApiError, created};
 use crate::json_body::JsonBody;
 
@@ -30,17 +32,17 @@ impl JsonBody for JobSpec {
 }
 
 /// `POST /api/v1/jobs`.
-pub(crate) async fn submit(State(app): State<App>, request: Request) -> Result<Response, ApiError> {
-    let submitter = Submitter::of(&request)?;
-    let spec: JobSpec = app.bodies().json(request).await?;
+pub(crate) async fn submit(State(app): State<AppState>, request: Request) -> Result<Response, ApiError> {
+    let submitter = JobSubmitter::from_request(&request)?;
+    let spec: JobSpec = app.body_reader().read_json(request).await?;
     let job = submitter.record(&app, spec).await?;
-    Ok(created(shown::alone(&app, &submitter.sight, &job).await?))
+    Ok(created(views::job_with_details(&app, &submitter.sight, &job).await?))
 }
 
 /// What a restart changes.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct Restart {
+struct RestartRequest {
     /// The plugin's parameters, one by one; null removes one.
     parameters: Map<String, Value>,
     /// Fields of the specification; null sets one to its default.
@@ -49,70 +51,71 @@ struct Restart {
     resume: Option<bool>,
 }
 
-impl JsonBody for Restart {
+impl JsonBody for RestartRequest {
     const EXAMPLE: &'static str = r#"{"parameters": {"lr": 0.01}, "overrides": {"seed": 1}, "resume": true}"#;
 }
 
 /// `POST /api/v1/jobs/{job}/restart`.
 pub(crate) async fn restart(
-    State(app): State<App>,
-    SeenJob(old): SeenJob,
+    State(app): State<AppState>,
+    VisibleJob(old): VisibleJob,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let submitter = Submitter::of(&request)?;
-    let Restart { parameters, overrides, resume } = app.bodies().json_or_default(request).await?;
+    let submitter = JobSubmitter::from_request(&request)?;
+    let RestartRequest { parameters, overrides, resume } = app.body_reader().read_json_or_default(request).await?;
     let has_checkpoint = !app.checkpoints().list(&old.id).await?.is_empty();
-    let spec = restarted(&old, parameters, overrides, resume, has_checkpoint)?;
+    let spec = restart_spec(&old, parameters, overrides, resume, has_checkpoint)?;
     let job = submitter.record(&app, spec).await?;
-    Ok(created(shown::alone(&app, &submitter.sight, &job).await?))
+    Ok(created(views::job_with_details(&app, &submitter.sight, &job).await?))
 }
 
 /// Who submits, and under what.
-struct Submitter {
+struct JobSubmitter {
     actor: Actor,
-    sight: Sight,
+    sight: ProjectScope,
     idempotency_key: Option<String>,
 }
 
-impl Submitter {
-    fn of(request: &Request) -> Result<Submitter, ApiError> {
+impl JobSubmitter {
+    fn from_request(request: &Request) -> Result<JobSubmitter, ApiError> {
         let idempotency_key = idempotency_key(request.headers())?;
-        let (actor, sight) = (Actor::of(request.extensions()), Sight::of(request.extensions()));
-        Ok(Submitter { actor, sight, idempotency_key })
+        let (actor, sight) =
+            (Actor::from_extensions(request.extensions()), ProjectScope::from_extensions(request.extensions()));
+        Ok(JobSubmitter { actor, sight, idempotency_key })
     }
 
     /// Looks up what the specification refers to, and records the job.
-    async fn record(&self, app: &App, spec: JobSpec) -> Result<Job, ApiError> {
+    async fn record(&self, app: &AppState, spec: JobSpec) -> Result<JobRecord, ApiError> {
         let (project, secrets) = (spec.project.clone(), spec.secrets.clone());
-        let recorded = self.recorded(app, spec).await;
+        let recorded = self.submit_pinned(app, spec).await;
         let name = recorded.as_ref().map_or("", |job| job.name.as_str());
         for secret in &secrets {
             app.audit().record(
                 &self.actor,
-                Action::SecretUse,
+                AuditAction::SecretUse,
                 secret,
                 &format!("in job {name} of {project}"),
                 &recorded,
             );
         }
-        app.audit().record(&self.actor, Action::JobSubmit, name, &format!("in {project}"), &recorded);
+        app.audit().record(&self.actor, AuditAction::JobSubmit, name, &format!("in {project}"), &recorded);
         recorded
     }
 
-    async fn recorded(&self, app: &App, mut spec: JobSpec) -> Result<Job, ApiError> {
+    async fn submit_pinned(&self, app: &AppState, mut spec: JobSpec) -> Result<JobRecord, ApiError> {
         self.sight.check_submission(&spec.project)?;
         let idempotency_key = self.idempotency_key.clone().map(|key| self.sight.idempotency_key(&spec.project, key));
         // Who asks again must hear of the job that there is, though what it refers to may be gone since.
         if let Some(key) = &idempotency_key
-            && let Some(job) = app.jobs().submitted(key).await?
+            && let Some(job) = app.jobs().job_by_idempotency_key(key).await?
         {
             return Ok(job);
         }
         // What it refers to is not removed before the job that refers to it is there.
-        let _kept = app.references().read().await;
-        pin(app, &self.sight, &mut spec).await?;
-        let (plugin, owner, rights) = (spec.plugin.clone(), owner(&self.actor), self.actor.rights.clone());
-        let job = app.jobs().submit(Submission { spec, owner, rights, idempotency_key }).await?;
+        let _kept = app.reference_lock().read().await;
+        pin_spec(app, &self.sight, &mut spec).await?;
+        let (plugin, owner, rights) = (spec.plugin.clone(), key_name(&self.actor), self.actor.rights.clone());
+        let job = app.jobs().submit(JobSubmission { spec, owner, rights, idempotency_key }).await?;
         tracing::info!(job = job.name, plugin, "job submitted");
         Ok(job)
     }
@@ -121,15 +124,21 @@ impl Submitter {
 /// What a schedule's job refers to, looked up when its time has come, with what is left of the rights that it was set with.
 ///
 /// # Errors
-/// `Unresolved` where they do not suffice any more; those of [`pin`], as far as floors below know them.
-pub(crate) async fn resolved(app: &App, mut spec: JobSpec, rights: Rights) -> Result<JobSpec, JobError> {
-    let (keys, now_ms, project) = (app.access().file().clone(), app.now_ms(), spec.project.clone());
-    let look = move || rights.now(&keys, now_ms, Effect::SubmitJob, &project);
+/// `Unresolved` where they do not suffice any more; those of [`pin_spec`], as far as floors below know them.
+pub(crate) async fn resolve_scheduled_spec(
+    app: &AppState,
+    mut spec: JobSpec,
+    rights: AccessRights,
+) -> Result<JobSpec, JobError> {
+    let (keys, now_ms, project) = (app.access().key_file().clone(), app.now_ms(), spec.project.clone());
+    let look = move || rights.refresh(&keys, now_ms, AccessAction::SubmitJob, &project);
     let now = tokio::task::spawn_blocking(look).await.map_err(std::io::Error::other)?;
-    let unresolved = |error: Refused| JobError::Unresolved { reason: error.to_string() };
+    let unresolved = |error: AccessDenied| JobError::Unresolved { reason: error.to_string() };
     let rights = now.map_err(unresolved)?;
-    rights.check(Effect::SubmitJob, &spec.project, Some(std::slice::from_ref(&spec.project))).map_err(unresolved)?;
-    match pin(app, &Sight::of_rights(rights), &mut spec).await {
+    rights
+        .check(AccessAction::SubmitJob, &spec.project, Some(std::slice::from_ref(&spec.project)))
+        .map_err(unresolved)?;
+    match pin_spec(app, &ProjectScope::from_rights(rights), &mut spec).await {
         Ok(()) => Ok(spec),
         Err(ApiError::Job(error)) => Err(error),
         Err(error) if error.status().is_server_error() => Err(std::io::Error::other(error.to_string()).into()),
@@ -138,10 +147,10 @@ pub(crate) async fn resolved(app: &App, mut spec: JobSpec, rights: Rights) -> Re
 }
 
 /// The name of the key that a request came with.
-fn owner(actor: &Actor) -> Option<String> {
-    match &actor.who {
-        Who::Key(name) => Some(name.to_string()),
-        Who::Loopback | Who::Socket | Who::Anyone | Who::Cli | Who::Nobody => None,
+fn key_name(actor: &Actor) -> Option<String> {
+    match &actor.principal {
+        Principal::Key(name) => Some(name.to_string()),
+        Principal::Loopback | Principal::Socket | Principal::Anyone | Principal::Cli | Principal::Nobody => None,
     }
 }
 
@@ -154,18 +163,18 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
 
 /// Checks a specification, and replaces what it refers to by what that is now: datasets without a version by their newest,
 /// the newest checkpoint by its step. Its project, and the jobs that it names, must be there for who submits it.
-pub(crate) async fn pin(app: &App, sight: &Sight, spec: &mut JobSpec) -> Result<(), ApiError> {
+pub(crate) async fn pin_spec(app: &AppState, sight: &ProjectScope, spec: &mut JobSpec) -> Result<(), ApiError> {
     sight.check_submission(&spec.project)?;
     spec.validate().map_err(JobError::from)?;
-    let mut declares = Declarations::default();
+    let mut declares = PluginDeclarations::default();
     spec.plugin = match &mut spec.predict {
         Some(prediction) => {
-            let found = version_of(app, &prediction.model, prediction.version).await?;
+            let found = find_model_version(app, &prediction.model, prediction.version).await?;
             prediction.version = Some(found.version);
-            app.blocking(move |_| plugin_of(&found.dir)).await?.hex()
+            app.run_blocking(move |_| plugin_digest(&found.dir)).await?.hex()
         }
         None => {
-            let facts = trainer(app, &spec.plugin).await?;
+            let facts = trainer_facts(app, &spec.plugin).await?;
             declares = facts.declares;
             facts.digest.hex()
         }
@@ -185,7 +194,7 @@ pub(crate) async fn pin(app: &App, sight: &Sight, spec: &mut JobSpec) -> Result<
 }
 
 /// What is known of a plugin that is there and trains.
-async fn trainer(app: &App, plugin: &str) -> Result<PluginFacts, ApiError> {
+async fn trainer_facts(app: &AppState, plugin: &str) -> Result<PluginFacts, ApiError> {
     let digest = plugin.to_ascii_lowercase().parse().map_err(|_| ApiError::Parameter {
         name: "plugin",
         expected: "64 hexadecimal digits",
@@ -196,16 +205,21 @@ async fn trainer(app: &App, plugin: &str) -> Result<PluginFacts, ApiError> {
 }
 
 /// Pins the version of a mounted dataset, and returns what is known of it; `None` for a job's output.
-async fn pin_mount(app: &App, sight: &Sight, mount: &mut Mount) -> Result<Option<DatasetInfo>, ApiError> {
+async fn pin_mount(
+    app: &AppState,
+    sight: &ProjectScope,
+    mount: &mut DataMount,
+) -> Result<Option<DatasetInfo>, ApiError> {
     let reference = mount.source.to_string();
     match &mut mount.source {
-        Source::Dataset { version, .. } => {
+        DataSource::Dataset { version, .. } => {
             let hint = "GET /api/v1/datasets lists them; `saggar data push` uploads one".to_owned();
             let missing = ApiError::NotFound { kind: "dataset", name: reference.clone(), hint };
             let rights = sight.rights().clone();
-            let find =
-                move |parts: &crate::Parts| things::find_dataset(parts, &rights, Effect::ReadDataset, &reference);
-            let found = app.blocking(find).await;
+            let find = move |parts: &crate::AppParts| {
+                resource_access::find_dataset(parts, &rights, AccessAction::ReadDataset, &reference)
+            };
+            let found = app.run_blocking(find).await;
             let info = found.map_err(|error| match error {
                 ApiError::Dataset(DatasetError::NotFound { .. }) => missing,
                 error => error,
@@ -213,8 +227,8 @@ async fn pin_mount(app: &App, sight: &Sight, mount: &mut Mount) -> Result<Option
             *version = Some(info.version);
             Ok(Some(info))
         }
-        Source::Output { job: name, .. } => {
-            let job = sight.job(app.jobs(), name).await?;
+        DataSource::Output { job: name, .. } => {
+            let job = sight.find_job(app.jobs(), name).await?;
             if !job.state.is_final() {
                 let hint = "its output can be mounted when it is over".to_owned();
                 return Err(JobError::State { name: job.name, state: job.state.name().to_owned(), hint }.into());
@@ -225,18 +239,18 @@ async fn pin_mount(app: &App, sight: &Sight, mount: &mut Mount) -> Result<Option
     }
 }
 
-async fn pin_origin(app: &App, sight: &Sight, origin: &mut Origin) -> Result<(), ApiError> {
+async fn pin_origin(app: &AppState, sight: &ProjectScope, origin: &mut InitFrom) -> Result<(), ApiError> {
     match origin {
-        Origin::Checkpoint { job: name, which } => {
-            let job = sight.job(app.jobs(), name).await?;
-            let found = checkpoint(app, &job, *which).await?;
-            *which = Which::Step(found.step);
+        InitFrom::Checkpoint { job: name, which } => {
+            let job = sight.find_job(app.jobs(), name).await?;
+            let found = find_checkpoint(app, &job, *which).await?;
+            *which = CheckpointSelector::Step(found.step);
             *name = job.name;
         }
-        Origin::Model { model, version } => {
-            let may = things::check_model(app, sight.rights(), Effect::ReadWeights, model).await;
-            may.map_err(|_| no_version(model, *version))?;
-            *version = Some(version_of(app, model, *version).await?.version);
+        InitFrom::Model { model, version } => {
+            let may = resource_access::check_model(app, sight.rights(), AccessAction::ReadWeights, model).await;
+            may.map_err(|_| model_version_not_found(model, *version))?;
+            *version = Some(find_model_version(app, model, *version).await?.version);
         }
     }
     Ok(())
@@ -244,15 +258,21 @@ async fn pin_origin(app: &App, sight: &Sight, origin: &mut Origin) -> Result<(),
 
 /// A whole version of a model, the newest where none is named, as they lie on disk: a job whose time came while no server
 /// ran is submitted before any is loaded.
-async fn version_of(app: &App, model: &str, version: Option<u64>) -> Result<Found, ApiError> {
-    let found = app.blocking(|parts| scan(&parts.models_dir)).await?;
-    let fits = |it: &Found| {
-        it.name == model && it.state == FoundState::Complete && version.is_none_or(|version| it.version == version)
+async fn find_model_version(app: &AppState, model: &str, version: Option<u64>) -> Result<ScannedVersion, ApiError> {
+    let found = app.run_blocking(|parts| scan(&parts.models_dir)).await?;
+    let fits = |it: &ScannedVersion| {
+        it.name == model
+            && it.state == VersionCompleteness::Complete
+            && version.is_none_or(|version| it.version == version)
     };
-    found.into_iter().filter(fits).max_by_key(|found| found.version).ok_or_else(|| no_version(model, version))
+    found
+        .into_iter()
+        .filter(fits)
+        .max_by_key(|found| found.version)
+        .ok_or_else(|| model_version_not_found(model, version))
 }
 
-fn no_version(model: &str, version: Option<u64>) -> ApiError {
+fn model_version_not_found(model: &str, version: Option<u64>) -> ApiError {
     ApiError::NotFound {
         kind: "model version",
         name: version.map_or_else(|| model.to_owned(), |version| format!("{model}@{version}")),
@@ -261,12 +281,18 @@ fn no_version(model: &str, version: Option<u64>) -> ApiError {
 }
 
 /// One of a job's checkpoints.
-pub(crate) async fn checkpoint(app: &App, job: &Job, which: Which) -> Result<CheckpointInfo, ApiError> {
+pub(crate) async fn find_checkpoint(
+    app: &AppState,
+    job: &JobRecord,
+    which: CheckpointSelector,
+) -> Result<CheckpointInfo, ApiError> {
     let listed = app.checkpoints().list(&job.id).await?;
     let found = match which {
-        Which::Latest => listed.first(),
-        Which::Best => super::checkpoints::best_by(job).as_ref().and_then(|by| by.choose(&listed)),
-        Which::Step(step) => listed.iter().find(|info| info.step == step),
+        CheckpointSelector::Latest => listed.first(),
+        CheckpointSelector::Best => {
+            super::checkpoints::best_checkpoint_criterion(job).as_ref().and_then(|by| by.select_best(&listed))
+        }
+        CheckpointSelector::Step(step) => listed.iter().find(|info| info.step == step),
     };
     found.cloned().ok_or_else(|| ApiError::NotFound {
         kind: "checkpoint",

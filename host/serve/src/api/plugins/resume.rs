@@ -6,26 +6,26 @@ use std::collections::BTreeMap;
 
 use axum::Json;
 use axum::extract::{Path, Request, State};
-use saggar_store::Models;
+use saggar_store::ModelRegistry;
 use saggar_store::digest::Digest;
 use saggar_store::error::StoreError;
 use saggar_store::models;
-use saggar_store::objects::{Objects, Put};
-use saggar_store::records::{Job, JobState};
+use saggar_store::objects::{ObjectStorage, PutOutcome};
+use saggar_store::records::{JobRecord, JobState};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::facts;
-use crate::access::{Actor, Sight};
-use crate::api::jobs::shown::{PUBLISHED, published};
+use crate::access::{Actor, ProjectScope};
+use crate::api::jobs::views::{PUBLISHED, published_versions};
 use crate::api::query;
-use crate::app::App;
-use crate::audit::Action;
+use crate::app::AppState;
+use crate::audit::AuditAction;
 use crate::error::ApiError;
 use crate::json_body::JsonBody;
 
 /// Where marks are kept, each under its plugin's digest.
-const FOLDER: &str = "resume-tests";
+const MARKS_FOLDER: &str = "resume-tests";
 
 /// A pair of jobs that shows that a plugin resumes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,45 +45,51 @@ pub(crate) struct ResumeTest {
 /// The body: two jobs.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Pair {
+struct ResumeTestRequest {
     whole: String,
     interrupted: String,
 }
 
-impl JsonBody for Pair {
+impl JsonBody for ResumeTestRequest {
     const EXAMPLE: &'static str = r#"{"whole": "digits-1", "interrupted": "digits-2"}"#;
 }
 
 /// `POST /api/v1/plugins/{digest}/resume-test`: the mark that is kept, which may be an earlier one.
-pub(crate) async fn mark(
-    State(app): State<App>,
+pub(crate) async fn record_resume_test(
+    State(app): State<AppState>,
     Path(digest): Path<String>,
     request: Request,
 ) -> Result<Json<Value>, ApiError> {
-    let (actor, sight) = (Actor::of(request.extensions()), Sight::of(request.extensions()));
-    let pair: Pair = app.bodies().json(request).await?;
-    let plugin = query::digest("digest", &digest)?;
-    let marked = marked(&app, &sight, &plugin, pair).await;
+    let (actor, sight) =
+        (Actor::from_extensions(request.extensions()), ProjectScope::from_extensions(request.extensions()));
+    let pair: ResumeTestRequest = app.body_reader().read_json(request).await?;
+    let plugin = query::parse_digest("digest", &digest)?;
+    let marked = verify_resume_test(&app, &sight, &plugin, pair).await;
     let detail = marked.as_ref().map_or_else(|_| String::new(), |it| format!("{} as {}", it.interrupted, it.whole));
-    app.audit().record(&actor, Action::PluginMark, &digest, &detail, &marked);
-    Ok(Json(shown(&marked?, &sight)))
+    app.audit().record(&actor, AuditAction::PluginMark, &digest, &detail, &marked);
+    Ok(Json(resume_test_json(&marked?, &sight)))
 }
 
-async fn marked(app: &App, sight: &Sight, plugin: &Digest, pair: Pair) -> Result<ResumeTest, ApiError> {
+async fn verify_resume_test(
+    app: &AppState,
+    sight: &ProjectScope,
+    plugin: &Digest,
+    pair: ResumeTestRequest,
+) -> Result<ResumeTest, ApiError> {
     facts(app, plugin).await?;
-    let whole = Ended::of(app, sight, plugin, &pair.whole).await?;
-    let interrupted = Ended::of(app, sight, plugin, &pair.interrupted).await?;
+    let whole = FinishedTraining::load(app, sight, plugin, &pair.whole).await?;
+    let interrupted = FinishedTraining::load(app, sight, plugin, &pair.interrupted).await?;
     if whole.job.id == interrupted.job.id {
-        return Err(whole.refuse("it is both jobs of the pair"));
+        return Err(whole.conflict("it is both jobs of the pair"));
     }
     if whole.resumes > 0 {
-        return Err(whole.refuse("it was interrupted; the pair needs one that was left alone"));
+        return Err(whole.conflict("it was interrupted; the pair needs one that was left alone"));
     }
     if interrupted.resumes == 0 {
-        return Err(interrupted.refuse("it never went on from a checkpoint: nothing is shown by it"));
+        return Err(interrupted.conflict("it never went on from a checkpoint: nothing is shown by it"));
     }
-    if whole.asked() != interrupted.asked() {
-        return Err(interrupted.refuse(&format!("it was not asked for the same as {}", whole.job.name)));
+    if whole.training_inputs() != interrupted.training_inputs() {
+        return Err(interrupted.conflict(&format!("it was not asked for the same as {}", whole.job.name)));
     }
     whole.compare(&interrupted)?;
     let test = ResumeTest {
@@ -96,16 +102,16 @@ async fn marked(app: &App, sight: &Sight, plugin: &Digest, pair: Pair) -> Result
     let text = serde_json::to_vec(&test).expect("a mark is plain data");
     let objects = &app.parts().objects;
     // The first mark stays: one is enough.
-    match objects.create(&name(plugin), text.into()).await? {
-        Put::Created => Ok(test),
-        Put::Taken => Ok(test_of(objects, plugin).await?.unwrap_or(test)),
+    match objects.create(&mark_object_name(plugin), text.into()).await? {
+        PutOutcome::Created => Ok(test),
+        PutOutcome::Taken => Ok(load_resume_test(objects, plugin).await?.unwrap_or(test)),
     }
 }
 
 /// A mark as it is told to who has this sight: that a plugin resumes is everybody's, whose jobs showed it is not.
-pub(super) fn shown(test: &ResumeTest, sight: &Sight) -> Value {
+pub(super) fn resume_test_json(test: &ResumeTest, sight: &ProjectScope) -> Value {
     let mut shown = json!(test);
-    if !sight.sees(&test.project) {
+    if !sight.contains_project(&test.project) {
         for hidden in ["whole", "interrupted", "project"] {
             shown[hidden] = Value::Null;
         }
@@ -114,8 +120,8 @@ pub(super) fn shown(test: &ResumeTest, sight: &Sight) -> Value {
 }
 
 /// A job that has ended, and what came of it.
-struct Ended {
-    job: Job,
+struct FinishedTraining {
+    job: JobRecord,
     resumes: u64,
     /// Digests of the weights that it published, by model, the newest of each.
     models: BTreeMap<String, Digest>,
@@ -123,18 +129,23 @@ struct Ended {
     checkpoint: Option<(u64, Digest)>,
 }
 
-impl Ended {
-    async fn of(app: &App, sight: &Sight, plugin: &Digest, name: &str) -> Result<Ended, ApiError> {
-        let job = sight.job(app.jobs(), name).await?;
-        if spec(&job)["plugin"].as_str() != Some(&plugin.hex()) {
-            return Err(refuse(&job, "it ran another plugin"));
+impl FinishedTraining {
+    async fn load(
+        app: &AppState,
+        sight: &ProjectScope,
+        plugin: &Digest,
+        name: &str,
+    ) -> Result<FinishedTraining, ApiError> {
+        let job = sight.find_job(app.jobs(), name).await?;
+        if parse_spec(&job)["plugin"].as_str() != Some(&plugin.hex()) {
+            return Err(job_conflict(&job, "it ran another plugin"));
         }
         if job.state != JobState::Succeeded {
-            return Err(refuse(&job, &format!("it is {}, and must have SUCCEEDED", job.state)));
+            return Err(job_conflict(&job, &format!("it is {}, and must have SUCCEEDED", job.state)));
         }
         let attempts = app.jobs().attempts(&job.id).await?;
         let resumes = attempts.iter().skip(1).filter(|attempt| attempt.usage.first_step > 0).count() as u64;
-        let published = published(&app.jobs().events_of_kinds(&job.id, &[PUBLISHED]).await?);
+        let published = published_versions(&app.jobs().events_of_kinds(&job.id, &[PUBLISHED]).await?);
         let checkpoints = app.checkpoints().list(&job.id).await?;
         let checkpoint = checkpoints.first().map(|newest| (newest.step, newest.digest));
         // Oldest first, so the newest of each model stays. Others may be removed by now, and nothing depends on them.
@@ -144,21 +155,21 @@ impl Ended {
             .flatten()
             .filter_map(|it| Some((it["model"].as_str()?.to_owned(), it["version"].as_u64()?)))
             .collect();
-        let read = move |parts: &crate::Parts| {
-            let models = Models::new(&parts.models_dir);
+        let read = move |parts: &crate::AppParts| {
+            let models = ModelRegistry::new(&parts.models_dir);
             let weights = |(model, version): (String, u64)| {
-                let files = models::verify(&models.dir(&model, version)?)?;
+                let files = models::verify(&models.version_dir(&model, version)?)?;
                 Ok::<_, ApiError>((model, files.manifest.weights))
             };
             made.into_iter().map(weights).collect()
         };
-        let models = app.blocking(read).await?;
-        Ok(Ended { job, resumes, models, checkpoint })
+        let models = app.run_blocking(read).await?;
+        Ok(FinishedTraining { job, resumes, models, checkpoint })
     }
 
     /// What the result depends on: all but words for people, where it waits, and what it may take.
-    fn asked(&self) -> Value {
-        let mut spec = spec(&self.job);
+    fn training_inputs(&self) -> Value {
+        let mut spec = parse_spec(&self.job);
         if let Some(fields) = spec.as_object_mut() {
             for aside in ["message", "experiment", "queue", "priority", "preemptible", "retry", "retry_on"] {
                 fields.remove(aside);
@@ -169,45 +180,48 @@ impl Ended {
 
     /// # Errors
     /// `Conflict` where the other came to something else, or where there is nothing to compare.
-    fn compare(&self, other: &Ended) -> Result<(), ApiError> {
+    fn compare(&self, other: &FinishedTraining) -> Result<(), ApiError> {
         if !self.models.is_empty() || !other.models.is_empty() {
             if self.models == other.models {
                 return Ok(());
             }
-            return Err(other.refuse(&format!("its model has other weights than that of {}", self.job.name)));
+            return Err(other.conflict(&format!("its model has other weights than that of {}", self.job.name)));
         }
         match (self.checkpoint, other.checkpoint) {
             (Some(here), Some(there)) if here == there => Ok(()),
             (Some((step, _)), Some((same, _))) if step == same => {
-                Err(other.refuse(&format!("its checkpoint @{step} is another than that of {}", self.job.name)))
+                Err(other.conflict(&format!("its checkpoint @{step} is another than that of {}", self.job.name)))
             }
-            _ => Err(other.refuse(
+            _ => Err(other.conflict(
                 "neither published a model, and their newest checkpoints are of different steps: have it publish, or run \
                  both with --checkpoint-every Nsteps",
             )),
         }
     }
 
-    fn refuse(&self, reason: &str) -> ApiError {
-        refuse(&self.job, reason)
+    fn conflict(&self, reason: &str) -> ApiError {
+        job_conflict(&self.job, reason)
     }
 }
 
-fn spec(job: &Job) -> Value {
+fn parse_spec(job: &JobRecord) -> Value {
     serde_json::from_str(&job.spec).unwrap_or_default()
 }
 
-fn refuse(job: &Job, reason: &str) -> ApiError {
+fn job_conflict(job: &JobRecord, reason: &str) -> ApiError {
     ApiError::Conflict { what: format!("job {}", job.name), reason: reason.to_owned() }
 }
 
-fn name(plugin: &Digest) -> String {
-    format!("{FOLDER}/{plugin}.json")
+fn mark_object_name(plugin: &Digest) -> String {
+    format!("{MARKS_FOLDER}/{plugin}.json")
 }
 
 /// What shows that a plugin resumes, if anything does.
-pub(super) async fn test_of(objects: &Objects, plugin: &Digest) -> Result<Option<ResumeTest>, StoreError> {
-    match objects.get(&name(plugin)).await {
+pub(super) async fn load_resume_test(
+    objects: &ObjectStorage,
+    plugin: &Digest,
+) -> Result<Option<ResumeTest>, StoreError> {
+    match objects.get(&mark_object_name(plugin)).await {
         Ok(text) => Ok(serde_json::from_slice(&text).ok()),
         Err(StoreError::NotFound { .. }) => Ok(None),
         Err(error) => Err(error),

@@ -9,8 +9,8 @@ fn port(name: &str, dtype: DType, shape: &[usize], semantics: Option<&str>) -> M
 }
 
 /// Takes one vector; gives a float, a half float and a text.
-fn vector(dtype: DType) -> Signature {
-    Signature {
+fn vector(dtype: DType) -> ModelSignature {
+    ModelSignature {
         inputs: vec![port("x", dtype, &[2], None)],
         outputs: vec![
             port("y", DType::F32, &[], None),
@@ -22,10 +22,10 @@ fn vector(dtype: DType) -> Signature {
     }
 }
 
-fn texts() -> Signature {
+fn texts() -> ModelSignature {
     let mut times = port("times", DType::U32, &[], None);
     times.default = Some(1.0);
-    Signature {
+    ModelSignature {
         inputs: vec![port("prompt", DType::U8, &[4], Some("text")), times],
         outputs: vec![port("said", DType::U8, &[8], Some("text"))],
         batch_sizes: vec![1],
@@ -33,37 +33,37 @@ fn texts() -> Signature {
     }
 }
 
-fn unbatched() -> Signature {
-    Signature { batch_sizes: Vec::new(), outputs: vec![port("y", DType::F32, &[], None)], ..vector(DType::F32) }
+fn unbatched() -> ModelSignature {
+    ModelSignature { batch_sizes: Vec::new(), outputs: vec![port("y", DType::F32, &[], None)], ..vector(DType::F32) }
 }
 
 /// A request for `y` with the input `x`, given what follows its name.
-fn asking(input: &str) -> String {
+fn request_json(input: &str) -> String {
     format!(r#"{{"inputs":[{{"name":"x",{input}}}],"outputs":[{{"name":"y"}}]}}"#)
 }
 
-fn floats(signature: &Signature, json: &str) -> Result<(Vec<f32>, Option<usize>), String> {
-    let asked = read(signature, json.as_bytes(), None).map_err(|error| error.to_string())?;
+fn floats(signature: &ModelSignature, json: &str) -> Result<(Vec<f32>, Option<usize>), String> {
+    let asked = read_request(signature, json.as_bytes(), None).map_err(|error| error.to_string())?;
     let bytes = &asked.inputs.tensors[0].bytes;
     Ok((bytes.as_chunks().0.iter().map(|&element| f32::from_le_bytes(element)).collect(), asked.inputs.items))
 }
 
 #[track_caller]
-fn refused(signature: &Signature, json: &str, expected: &str) {
-    let error = read(signature, json.as_bytes(), None).map(|_| ()).unwrap_err().to_string();
+fn assert_refused(signature: &ModelSignature, json: &str, expected: &str) {
+    let error = read_request(signature, json.as_bytes(), None).map(|_| ()).unwrap_err().to_string();
     assert!(error.starts_with(expected), "{error:?} for {json}");
 }
 
 #[test]
-fn data_is_nested_as_its_shape_in_part_or_not() {
+fn data_may_be_nested_or_flat() {
     let signature = vector(DType::F32);
     for data in ["[1,2.5,3,4]", "[[1,2.5],[3,4]]", "[[[1]],2.5,[[3,4]]]", "[1,2.5e0,3,4.0]"] {
-        let json = asking(&format!(r#""shape":[2,2],"datatype":"FP32","data":{data}"#));
+        let json = request_json(&format!(r#""shape":[2,2],"datatype":"FP32","data":{data}"#));
         assert_eq!(floats(&signature, &json), Ok((vec![1.0, 2.5, 3.0, 4.0], Some(2))), "{data}");
     }
-    let one = asking(r#""shape":[1,2],"datatype":"FP32","data":[1,2]"#);
+    let one = request_json(r#""shape":[1,2],"datatype":"FP32","data":[1,2]"#);
     assert_eq!(floats(&signature, &one), Ok((vec![1.0, 2.0], Some(1))));
-    let bare = asking(r#""shape":[2],"datatype":"FP32","data":[1,2]"#);
+    let bare = request_json(r#""shape":[2],"datatype":"FP32","data":[1,2]"#);
     assert_eq!(floats(&unbatched(), &bare), Ok((vec![1.0, 2.0], None)));
 }
 
@@ -71,31 +71,35 @@ fn data_is_nested_as_its_shape_in_part_or_not() {
 fn keys_come_in_any_order_and_unknown_ones_are_ignored() {
     let json = r#"{"model_name": "m", "outputs": [{"name": "y", "more": {}}], "inputs": [
         {"data": [7, 8], "more": [1], "datatype": "FP32", "shape": [1, 2], "name": "x"}], "id": "a\"b"}"#;
-    let asked = read(&vector(DType::F32), json.as_bytes(), None).unwrap();
+    let asked = read_request(&vector(DType::F32), json.as_bytes(), None).unwrap();
     assert_eq!(asked.inputs.tensors[0].bytes, [7f32.to_le_bytes(), 8f32.to_le_bytes()].concat());
     assert_eq!(asked.id.as_deref(), Some("a\"b"));
     let late = r#"{"inputs": [{"data": [true], "datatype": "FP32", "shape": [1, 2], "name": "x"}]}"#;
-    refused(&vector(DType::F32), late, "x: element 0: expected a number within ±3.4e38, got true");
+    assert_refused(&vector(DType::F32), late, "x: element 0: expected a number within ±3.4e38, got true");
 }
 
 #[test]
-fn numbers_without_a_word_in_json_are_taken_as_clients_write_them() {
+fn nonfinite_numbers_are_read_as_clients_write_them() {
     let signature = vector(DType::F32);
-    let json = asking(r#""shape":[2,2],"datatype":"FP32","data":[NaN,[Infinity,-Infinity],1]"#);
+    let json = request_json(r#""shape":[2,2],"datatype":"FP32","data":[NaN,[Infinity,-Infinity],1]"#);
     let (got, _) = floats(&signature, &json).unwrap();
     assert!(got[0].is_nan());
     assert_eq!(got[1..], [f32::INFINITY, f32::NEG_INFINITY, 1.0]);
-    let text = asking(r#""shape":[1,2],"datatype":"FP32","data":["NaN",1]"#);
-    refused(&signature, &text, "x: element 0: expected a number within ±3.4e38, got the string \"NaN\"");
-    let whole = asking(r#""shape":[1,2],"datatype":"INT32","data":[NaN,1]"#);
-    refused(&vector(DType::I32), &whole, "x: element 0: expected a whole number within ±2^31, got NaN");
+    let text = request_json(r#""shape":[1,2],"datatype":"FP32","data":["NaN",1]"#);
+    assert_refused(&signature, &text, "x: element 0: expected a number within ±3.4e38, got the string \"NaN\"");
+    let whole = request_json(r#""shape":[1,2],"datatype":"INT32","data":[NaN,1]"#);
+    assert_refused(&vector(DType::I32), &whole, "x: element 0: expected a whole number within ±2^31, got NaN");
 }
 
 #[test]
-fn shapes_and_data_fit_each_other_and_the_model() {
+fn shapes_and_data_that_do_not_fit_are_refused() {
     let signature = vector(DType::F32);
     let check = |shape: &str, data: &str, expected: &str| {
-        refused(&signature, &asking(&format!(r#""shape":{shape},"datatype":"FP32","data":{data}"#)), expected);
+        assert_refused(
+            &signature,
+            &request_json(&format!(r#""shape":{shape},"datatype":"FP32","data":{data}"#)),
+            expected,
+        );
     };
     check("[2]", "[1,2]", "x: expected shape [-1, 2], got [2]");
     check("[1,3]", "[1,2,3]", "x: expected shape [-1, 2], got [1, 3]");
@@ -122,19 +126,20 @@ fn shapes_and_data_fit_each_other_and_the_model() {
     check("[1,2]", "[1,1e39]", "x: element 1: expected a number within ±3.4e38, got 1e39");
     check("[1,2]", &format!("{}1{}", "[".repeat(10), "]".repeat(10)), "x: arrays are nested deeper than 9");
     check("[1,2]", &"[".repeat(1 << 20), "x: arrays are nested deeper than 9");
-    refused(
+    assert_refused(
         &unbatched(),
-        &asking(r#""shape":[1,2],"datatype":"FP32","data":[1,2]"#),
+        &request_json(r#""shape":[1,2],"datatype":"FP32","data":[1,2]"#),
         "x: expected shape [2], got [1, 2]",
     );
 }
 
 #[test]
-fn truth_values_and_bytes_stand_for_each_other() {
+fn bool_and_uint8_inputs_are_interchangeable() {
     let read_bytes = |semantics: Option<&str>, input: &str| {
         let x = port("x", DType::U8, &[2], semantics);
-        let signature = Signature { inputs: vec![x], ..vector(DType::U8) };
-        let asked = read(&signature, asking(input).as_bytes(), None).map_err(|error| error.to_string())?;
+        let signature = ModelSignature { inputs: vec![x], ..vector(DType::U8) };
+        let asked =
+            read_request(&signature, request_json(input).as_bytes(), None).map_err(|error| error.to_string())?;
         Ok::<_, String>(asked.inputs.tensors[0].bytes.to_vec())
     };
     for semantics in [None, Some("boolean")] {
@@ -155,10 +160,10 @@ fn truth_values_and_bytes_stand_for_each_other() {
 }
 
 #[test]
-fn requests_are_whole_and_name_what_the_model_has() {
+fn requests_with_missing_or_unknown_parts_are_refused() {
     let signature = vector(DType::F32);
     let x = r#"{"name":"x","shape":[1,2],"datatype":"FP32","data":[1,2]}"#;
-    let check = |json: &str, expected: &str| refused(&signature, json, expected);
+    let check = |json: &str, expected: &str| assert_refused(&signature, json, expected);
     check("", "request: expected JSON, got nothing");
     check("{", "request: not JSON at byte 0: it ends within an object");
     check("[]", "request: expected an object with \"inputs\"");
@@ -176,7 +181,7 @@ fn requests_are_whole_and_name_what_the_model_has() {
     check(r#"{"inputs":[{"name":"x","shape":[1,2],"data":[1,2]}]}"#, "inputs[0]: \"datatype\" is missing");
     check(r#"{"inputs":[{"name":"x","shape":[1,2],"datatype":"FP32"}]}"#, "x: expected exactly one of \"data\"");
     for datatype in ["FP64", "INT32", "fp32", "BOOL", "BYTES", "", "TYPE_FP32"] {
-        let json = asking(&format!(r#""shape":[1,2],"datatype":"{datatype}","data":[1,2]"#));
+        let json = request_json(&format!(r#""shape":[1,2],"datatype":"{datatype}","data":[1,2]"#));
         check(&json, &format!("x: expected datatype FP32, got {datatype:?}"));
     }
     check(
@@ -196,7 +201,7 @@ fn parameters_are_honoured_ignored_or_refused() {
         let input = r#"{"name":"prompt","shape":[1],"datatype":"BYTES","data":["a"]}"#;
         format!(r#"{{"parameters":{parameters},"inputs":[{input}]}}"#)
     };
-    let taken = |parameters: &str| read(&signature, with(parameters).as_bytes(), None).unwrap();
+    let taken = |parameters: &str| read_request(&signature, with(parameters).as_bytes(), None).unwrap();
     assert_eq!(taken(r#"{"timeout": 2500}"#).limit, Some(Duration::from_micros(2500)));
     assert_eq!(taken(r#"{"timeout": 0, "priority": 3}"#).limit, None);
     assert_eq!(taken(r#"{"timeout": 18446744073709551615}"#).limit, Some(crate::limits::DEADLINE_MAX));
@@ -204,7 +209,7 @@ fn parameters_are_honoured_ignored_or_refused() {
     let ignored = r#"{"sequence_id": 7, "sequence_start": true, "mine": "x", "other": -1, "third": 0.5}"#;
     assert_eq!(taken(ignored), taken("{}"));
     assert_eq!(taken("null"), taken("{}"));
-    let check = |parameters: &str, expected: &str| refused(&signature, &with(parameters), expected);
+    let check = |parameters: &str, expected: &str| assert_refused(&signature, &with(parameters), expected);
     check(
         r#"{"triton_enable_empty_final_response": true}"#,
         "request: parameter triton_enable_empty_final_response is refused: names that",
@@ -219,13 +224,14 @@ fn parameters_are_honoured_ignored_or_refused() {
 }
 
 #[test]
-fn outputs_are_in_the_order_and_form_they_were_asked_for() {
+fn outputs_keep_the_requested_order_and_encoding() {
     let signature = vector(DType::F32);
     let asked = |rest: &str| {
         let input = r#"{"name":"x","shape":[1,2],"datatype":"FP32","data":[1,2]}"#;
-        read(&signature, format!(r#"{{"inputs":[{input}],{rest}}}"#).as_bytes(), None).map(|asked| asked.outputs)
+        read_request(&signature, format!(r#"{{"inputs":[{input}],{rest}}}"#).as_bytes(), None)
+            .map(|asked| asked.outputs)
     };
-    let wanted = |port, is_binary| Wanted { port, is_binary };
+    let wanted = |port, is_binary| RequestedOutput { port, is_binary };
     let outputs = r#""outputs":[{"name":"said"},{"name":"half","parameters":{"binary_data":true}},{"name":"y"}]"#;
     assert_eq!(asked(outputs).unwrap(), [wanted(2, false), wanted(1, true), wanted(0, false)]);
     let all = r#""parameters":{"binary_data_output":true}"#;
@@ -245,20 +251,20 @@ fn outputs_are_in_the_order_and_form_they_were_asked_for() {
 
 #[test]
 fn half_floats_are_binary_only() {
-    let json = asking(r#""shape":[1,2],"datatype":"FP16","data":[1,2]"#);
-    refused(&vector(DType::F16), &json, "x: FP16 has no form in JSON; exchange it as binary data");
-    let json = asking(r#""shape":[1,2],"datatype":"FP16","parameters":{"binary_data_size":4}"#);
+    let json = request_json(r#""shape":[1,2],"datatype":"FP16","data":[1,2]"#);
+    assert_refused(&vector(DType::F16), &json, "x: FP16 has no form in JSON; exchange it as binary data");
+    let json = request_json(r#""shape":[1,2],"datatype":"FP16","parameters":{"binary_data_size":4}"#);
     let body = [json.as_bytes(), &[0, 0x3c, 0, 0x40]].concat();
-    let asked = read(&vector(DType::F16), &body, Some(json.len())).unwrap();
+    let asked = read_request(&vector(DType::F16), &body, Some(json.len())).unwrap();
     assert_eq!(asked.inputs.tensors[0].bytes, [0, 0x3c, 0, 0x40]);
 }
 
 #[test]
-fn binary_data_follows_the_json_in_the_order_of_the_inputs() {
+fn binary_input_data_follows_the_json_in_order() {
     let signature = texts();
     let read_with = |inputs: &str, rest: &[u8]| {
         let json = format!(r#"{{"inputs":[{inputs}]}}"#);
-        read(&signature, &[json.as_bytes(), rest].concat(), Some(json.len()))
+        read_request(&signature, &[json.as_bytes(), rest].concat(), Some(json.len()))
     };
     let times = r#"{"name":"times","shape":[2],"datatype":"UINT32","parameters":{"binary_data_size":8}}"#;
     let prompt = |bytes: u64| {
@@ -300,15 +306,15 @@ fn binary_data_follows_the_json_in_the_order_of_the_inputs() {
     texts(b"\x01\0\0\0a\x05\0\0\0bcdef", "prompt[1]: the text of 5 bytes is too long");
 
     let json = format!(r#"{{"inputs":[{}]}}"#, prompt(0));
-    refused(&signature, &json, "prompt: binary data needs the header Inference-Header-Content-Length");
+    assert_refused(&signature, &json, "prompt: binary data needs the header Inference-Header-Content-Length");
 }
 
 #[test]
-fn texts_are_one_element_an_item() {
+fn a_text_is_one_element_per_item() {
     let signature = texts();
     let texts = |shape: &str, data: &str| {
         let json = format!(r#"{{"inputs":[{{"name":"prompt","shape":{shape},"datatype":"BYTES","data":{data}}}]}}"#);
-        read(&signature, json.as_bytes(), None).map(|asked| asked.inputs).map_err(|error| error.to_string())
+        read_request(&signature, json.as_bytes(), None).map(|asked| asked.inputs).map_err(|error| error.to_string())
     };
     let two = texts("[2,1]", r#"[["a"],["né"]]"#).unwrap();
     assert_eq!(two.tensors[0].bytes, b"a\0\0\0n\xc3\xa9\0");
@@ -322,24 +328,25 @@ fn texts_are_one_element_an_item() {
 }
 
 #[test]
-fn inputs_have_the_same_batch() {
+fn inputs_of_different_batch_sizes_are_refused() {
     let json = r#"{"inputs":[{"name":"prompt","shape":[2],"datatype":"BYTES","data":["a","b"]},
         {"name":"times","shape":[1],"datatype":"UINT32","data":[1]}]}"#;
-    refused(&texts(), json, "times: expected a batch of 2, as in prompt, got a batch of 1");
+    assert_refused(&texts(), json, "times: expected a batch of 2, as in prompt, got a batch of 1");
 }
 
 #[test]
-fn a_bare_body_is_one_item_of_the_only_input() {
+fn a_raw_body_is_one_item_of_the_only_input() {
     let signature = vector(DType::F32);
     let item = [1f32.to_le_bytes(), 2f32.to_le_bytes()].concat();
-    let asked = read(&signature, &item, Some(0)).unwrap();
+    let asked = read_request(&signature, &item, Some(0)).unwrap();
     assert_eq!((asked.inputs.items, asked.inputs.tensors[0].bytes.clone()), (Some(1), item.clone()));
     assert!(asked.outputs.iter().all(|output| output.is_binary) && asked.outputs.len() == 3);
-    assert_eq!(read(&unbatched(), &item, Some(0)).unwrap().inputs.items, None);
-    let error = |signature: &Signature, body: &[u8]| read(signature, body, Some(0)).unwrap_err().to_string();
+    assert_eq!(read_request(&unbatched(), &item, Some(0)).unwrap().inputs.items, None);
+    let error =
+        |signature: &ModelSignature, body: &[u8]| read_request(signature, body, Some(0)).unwrap_err().to_string();
     assert_eq!(error(&signature, b"1234"), "input byte size mismatch for input x: expected 8 bytes, got 4");
     assert_eq!(error(&texts(), b"a"), "a raw request is for a model of exactly one input; this one has 2");
-    let one = Signature { inputs: vec![texts().inputs.remove(0)], ..texts() };
-    assert_eq!(read(&one, b"abc", Some(0)).unwrap().inputs.tensors[0].bytes, b"abc\0");
+    let one = ModelSignature { inputs: vec![texts().inputs.remove(0)], ..texts() };
+    assert_eq!(read_request(&one, b"abc", Some(0)).unwrap().inputs.tensors[0].bytes, b"abc\0");
     assert!(error(&one, b"abcde").starts_with("prompt[0]: the text of 5 bytes is too long"));
 }

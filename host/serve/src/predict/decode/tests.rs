@@ -2,40 +2,40 @@ use saggar_tensor::DType;
 
 use super::*;
 
-fn port_of(name: &str, dtype: DType, shape: &[usize]) -> Port {
+fn port_named(name: &str, dtype: DType, shape: &[usize]) -> Port {
     let item = Descriptor::new(dtype, Shape::new(shape).unwrap());
     Port { name: name.to_owned(), item, semantics: None, classes: Vec::new(), default: None }
 }
 
-fn of(inputs: Vec<Port>) -> Signature {
-    Signature { inputs, outputs: Vec::new(), batch_sizes: vec![1], routes: Vec::new() }
+fn signature_with_inputs(inputs: Vec<Port>) -> ModelSignature {
+    ModelSignature { inputs, outputs: Vec::new(), batch_sizes: vec![1], routes: Vec::new() }
 }
 
-fn image() -> Signature {
-    of(vec![port_of("image", DType::U8, &[2, 3])])
+fn image_signature() -> ModelSignature {
+    signature_with_inputs(vec![port_named("image", DType::U8, &[2, 3])])
 }
 
-fn two() -> Signature {
-    of(vec![port_of("x", DType::F32, &[]), port_of("y", DType::I64, &[2])])
+fn two_input_signature() -> ModelSignature {
+    signature_with_inputs(vec![port_named("x", DType::F32, &[]), port_named("y", DType::I64, &[2])])
 }
 
 /// The message of what is wrong with a body.
-fn refused(signature: &Signature, body: impl AsRef<[u8]>) -> String {
-    json(signature, body.as_ref()).unwrap_err().to_string()
+fn decode_error_message(signature: &ModelSignature, body: impl AsRef<[u8]>) -> String {
+    decode_json(signature, body.as_ref()).unwrap_err().to_string()
 }
 
 #[test]
-fn one_item_and_a_batch() {
+fn one_item_and_a_batch_are_decoded() {
     for body in [r#"{"image": [[1,2,3],[4,5,255]]}"#, "[[1,2,3],[4,5,255]]", " [[1.0,2,3e0],[4,5,255]] "] {
-        let inputs = json(&image(), body.as_bytes()).unwrap();
+        let inputs = decode_json(&image_signature(), body.as_bytes()).unwrap();
         assert_eq!(inputs.items, None);
         assert_eq!(inputs.tensors[0].bytes, [1, 2, 3, 4, 5, 255]);
         assert_eq!(inputs.tensors[0].descriptor.to_string(), "uint8[1, 2, 3]");
     }
-    let inputs = json(&image(), b"[[[1,2,3],[4,5,6]],[[7,8,9],[10,11,12]]]").unwrap();
+    let inputs = decode_json(&image_signature(), b"[[[1,2,3],[4,5,6]],[[7,8,9],[10,11,12]]]").unwrap();
     assert_eq!(inputs.items, Some(2));
     assert_eq!(inputs.tensors[0].descriptor.to_string(), "uint8[2, 2, 3]");
-    let inputs = json(&two(), br#"{"y":[[1,2],[3,-4]],"x":[0.5,true]}"#).unwrap();
+    let inputs = decode_json(&two_input_signature(), br#"{"y":[[1,2],[3,-4]],"x":[0.5,true]}"#).unwrap();
     assert_eq!(inputs.items, Some(2));
     assert_eq!(inputs.tensors[0].name, "x");
     assert_eq!(inputs.tensors[0].bytes, [0.5f32.to_le_bytes(), 1f32.to_le_bytes()].concat());
@@ -44,23 +44,23 @@ fn one_item_and_a_batch() {
 
 #[test]
 fn a_scalar_input_takes_a_bare_number() {
-    let signature = of(vec![port_of("x", DType::F32, &[])]);
-    assert_eq!(json(&signature, b"2.5").unwrap().items, None);
-    assert_eq!(json(&signature, b"[2.5]").unwrap().items, Some(1));
-    assert_eq!(refused(&signature, "[]"), "x: the batch is empty; expected at least one item of shape []");
+    let signature = signature_with_inputs(vec![port_named("x", DType::F32, &[])]);
+    assert_eq!(decode_json(&signature, b"2.5").unwrap().items, None);
+    assert_eq!(decode_json(&signature, b"[2.5]").unwrap().items, Some(1));
+    assert_eq!(decode_error_message(&signature, "[]"), "x: the batch is empty; expected at least one item of shape []");
 }
 
 #[test]
-fn whole_numbers_are_exact() {
-    let signature = of(vec![port_of("x", DType::U64, &[])]);
-    let inputs = json(&signature, b"18446744073709551615").unwrap();
+fn integers_are_decoded_exactly() {
+    let signature = signature_with_inputs(vec![port_named("x", DType::U64, &[])]);
+    let inputs = decode_json(&signature, b"18446744073709551615").unwrap();
     assert_eq!(inputs.tensors[0].bytes, u64::MAX.to_le_bytes());
     let expected = "x: expected a whole number from 0 to 2^64 - 1, got 1.8446744073709552e19";
-    assert_eq!(refused(&signature, "18446744073709551616"), expected);
+    assert_eq!(decode_error_message(&signature, "18446744073709551616"), expected);
 }
 
 #[test]
-fn what_is_wrong_is_named_with_its_place() {
+fn decode_errors_name_the_place() {
     let cases = [
         ("[[1,2,3],[4,5,256]]", "image[1][2]: expected a whole number from 0 to 255, got 256"),
         ("[[1,2,3],[4,5,-1]]", "image[1][2]: expected a whole number from 0 to 255, got -1"),
@@ -84,46 +84,46 @@ fn what_is_wrong_is_named_with_its_place() {
         (r#"{"image":[[1,2,3],[4,5,6]],"image":0}"#, "image: given twice"),
     ];
     for (body, expected) in cases {
-        assert_eq!(refused(&image(), body), expected, "{body}");
+        assert_eq!(decode_error_message(&image_signature(), body), expected, "{body}");
         if body.starts_with('[') {
-            assert_eq!(refused(&image(), format!("{{\"image\": {body}}}")), expected, "{body}");
+            assert_eq!(decode_error_message(&image_signature(), format!("{{\"image\": {body}}}")), expected, "{body}");
         }
     }
 }
 
 #[test]
-fn several_inputs_are_an_object_of_one_batch() {
-    assert_eq!(refused(&two(), "[1]"), "body: expected an object with x, y, got an array");
-    assert_eq!(refused(&two(), "3"), "body: expected an object with x, y, got a number");
-    let mixed = refused(&two(), r#"{"x":[1,2],"y":[1,2]}"#);
+fn several_inputs_are_decoded_from_an_object_with_one_batch_size() {
+    assert_eq!(decode_error_message(&two_input_signature(), "[1]"), "body: expected an object with x, y, got an array");
+    assert_eq!(decode_error_message(&two_input_signature(), "3"), "body: expected an object with x, y, got a number");
+    let mixed = decode_error_message(&two_input_signature(), r#"{"x":[1,2],"y":[1,2]}"#);
     assert_eq!(mixed, "y: expected a batch of 2, as in x, got one item without a batch");
-    let uneven = refused(&two(), r#"{"x":[1,2],"y":[[1,2],[1,2],[1,2]]}"#);
+    let uneven = decode_error_message(&two_input_signature(), r#"{"x":[1,2],"y":[[1,2],[1,2],[1,2]]}"#);
     assert_eq!(uneven, "y: expected a batch of 2, as in x, got a batch of 3");
 }
 
 #[test]
-fn class_names_stand_for_their_numbers() {
-    let mut port = port_of("kind", DType::I32, &[]);
+fn class_names_are_decoded_to_class_numbers() {
+    let mut port = port_named("kind", DType::I32, &[]);
     port.semantics = Some("class".to_owned());
     port.classes = vec!["cat".to_owned(), "dog".to_owned()];
-    let signature = of(vec![port]);
-    assert_eq!(json(&signature, br#"["dog","cat"]"#).unwrap().tensors[0].bytes, [1, 0, 0, 0, 0, 0, 0, 0]);
-    assert_eq!(refused(&signature, r#"["cow"]"#), "kind[0]: expected a number, got the string \"cow\"");
+    let signature = signature_with_inputs(vec![port]);
+    assert_eq!(decode_json(&signature, br#"["dog","cat"]"#).unwrap().tensors[0].bytes, [1, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(decode_error_message(&signature, r#"["cow"]"#), "kind[0]: expected a number, got the string \"cow\"");
 }
 
-fn prompt() -> Port {
-    Port { semantics: Some("text".to_owned()), ..port_of("prompt", DType::U8, &[6]) }
+fn prompt_port() -> Port {
+    Port { semantics: Some("text".to_owned()), ..port_named("prompt", DType::U8, &[6]) }
 }
 
 #[test]
-fn a_string_stands_for_a_text() {
-    let signature = of(vec![prompt()]);
+fn a_json_string_is_decoded_as_a_text_input() {
+    let signature = signature_with_inputs(vec![prompt_port()]);
     for body in [r#"{"prompt": "né"}"#, r#""né""#, r#""n\u00e9""#, r#"{"prompt": [110, 195, 169, 0, 0, 0]}"#] {
-        let inputs = json(&signature, body.as_bytes()).unwrap();
+        let inputs = decode_json(&signature, body.as_bytes()).unwrap();
         assert_eq!((inputs.items, &*inputs.tensors[0].bytes), (None, &b"n\xc3\xa9\0\0\0"[..]), "{body}");
     }
     for body in [r#"["abcdef", ""]"#, r#"{"prompt": ["abcdef", [0,0,0,0,0,0]]}"#] {
-        let inputs = json(&signature, body.as_bytes()).unwrap();
+        let inputs = decode_json(&signature, body.as_bytes()).unwrap();
         assert_eq!((inputs.items, &*inputs.tensors[0].bytes), (Some(2), &b"abcdef\0\0\0\0\0\0"[..]), "{body}");
     }
     let form = "a string of at most 6 bytes, or an array of strings for a batch";
@@ -143,44 +143,53 @@ fn a_string_stands_for_a_text() {
         (r#"["a", [1, 2]]"#, "prompt[1]: expected 6 values, as in the array before it, got 2".to_owned()),
     ];
     for (body, expected) in cases {
-        assert_eq!(refused(&signature, body), expected, "{body}");
+        assert_eq!(decode_error_message(&signature, body), expected, "{body}");
     }
     let deep = format!("{}\"a\"{}", "[".repeat(JSON_DEPTH_MAX), "]".repeat(JSON_DEPTH_MAX));
-    assert!(refused(&signature, deep).ends_with("arrays are nested deeper than 9"));
+    assert!(decode_error_message(&signature, deep).ends_with("arrays are nested deeper than 9"));
 }
 
 #[test]
-fn what_is_left_out_has_its_default() {
-    let scale = Port { default: Some(0.5), ..port_of("scale", DType::F32, &[2]) };
-    let signature = of(vec![scale.clone(), prompt()]);
+fn missing_inputs_get_their_default() {
+    let scale = Port { default: Some(0.5), ..port_named("scale", DType::F32, &[2]) };
+    let signature = signature_with_inputs(vec![scale.clone(), prompt_port()]);
     let half = 0.5f32.to_le_bytes();
     for body in [r#"{"prompt": "a"}"#, r#""a""#] {
-        let inputs = json(&signature, body.as_bytes()).unwrap();
+        let inputs = decode_json(&signature, body.as_bytes()).unwrap();
         assert_eq!((inputs.items, &inputs.tensors[0].bytes), (None, &half.repeat(2)), "{body}");
     }
-    let inputs = json(&signature, br#"{"prompt": ["a", "b", "c"]}"#).unwrap();
+    let inputs = decode_json(&signature, br#"{"prompt": ["a", "b", "c"]}"#).unwrap();
     assert_eq!((inputs.items, &inputs.tensors[0].bytes), (Some(3), &half.repeat(6)));
     assert_eq!(inputs.tensors[0].descriptor.to_string(), "float32[3, 2]");
-    let inputs = json(&signature, br#"{"prompt": "a", "scale": [1, 2]}"#).unwrap();
+    let inputs = decode_json(&signature, br#"{"prompt": "a", "scale": [1, 2]}"#).unwrap();
     assert_eq!(inputs.tensors[0].bytes, [1f32.to_le_bytes(), 2f32.to_le_bytes()].concat());
-    assert_eq!(refused(&signature, r#"{"scale": [1, 2]}"#), "prompt: missing; expected uint8[6]");
-    let uneven = refused(&signature, r#"{"scale": [1, 2], "prompt": ["a"]}"#);
+    assert_eq!(decode_error_message(&signature, r#"{"scale": [1, 2]}"#), "prompt: missing; expected uint8[6]");
+    let uneven = decode_error_message(&signature, r#"{"scale": [1, 2], "prompt": ["a"]}"#);
     assert_eq!(uneven, "prompt: expected one item without a batch, as in scale, got a batch of 1");
-    let inputs = json(&of(vec![scale.clone()]), b"{}").unwrap();
+    let inputs = decode_json(&signature_with_inputs(vec![scale.clone()]), b"{}").unwrap();
     assert_eq!((inputs.items, &inputs.tensors[0].bytes), (None, &half.repeat(2)));
-    let wide = Port { default: Some(1.0), ..port_of("wide", DType::F32, &[1 << 20]) };
+    let wide = Port { default: Some(1.0), ..port_named("wide", DType::F32, &[1 << 20]) };
     let many = format!("[{}\"\"]", "\"\",".repeat(1000));
-    assert_eq!(refused(&of(vec![wide, prompt()]), many), "wide: more than 41943040 bytes of elements");
+    assert_eq!(
+        decode_error_message(&signature_with_inputs(vec![wide, prompt_port()]), many),
+        "wide: more than 41943040 bytes of elements"
+    );
 }
 
 #[test]
-fn hostile_bodies_are_refused_where_they_go_wrong() {
+fn hostile_json_is_refused_with_the_place() {
     let deep = "[".repeat(100_000);
     let place = "[0]".repeat(JSON_DEPTH_MAX);
-    assert_eq!(refused(&image(), &deep), format!("image{place}: arrays are nested deeper than 9"));
-    assert_eq!(refused(&two(), &deep), "body: expected an object with x, y, got an array");
+    assert_eq!(
+        decode_error_message(&image_signature(), &deep),
+        format!("image{place}: arrays are nested deeper than 9")
+    );
+    assert_eq!(decode_error_message(&two_input_signature(), &deep), "body: expected an object with x, y, got an array");
     let objects = "{\"image\":".repeat(100_000);
-    assert_eq!(refused(&image(), objects), "image: expected a number or an array of numbers, got an object");
+    assert_eq!(
+        decode_error_message(&image_signature(), objects),
+        "image: expected a number or an array of numbers, got an object"
+    );
     let cases: [(&[u8], &str); 9] = [
         (b"", "body: expected JSON, got nothing"),
         (b"{", "body: not JSON at byte 0: it ends within an object"),
@@ -193,24 +202,24 @@ fn hostile_bodies_are_refused_where_they_go_wrong() {
         (b"\x00\x01", "body: not JSON at byte 0: expected a value"),
     ];
     for (body, expected) in cases {
-        let message = refused(&image(), body);
+        let message = decode_error_message(&image_signature(), body);
         assert!(message.starts_with(expected), "{message}");
     }
-    let wide = refused(&image(), format!("[{}1]", "1,".repeat(1_000_000)));
+    let wide = decode_error_message(&image_signature(), format!("[{}1]", "1,".repeat(1_000_000)));
     assert!(wide.ends_with("got [1000001]"), "{wide}");
 }
 
 #[test]
-fn raw_bytes_have_the_item_s_size() {
-    let signature = image();
-    assert_eq!(Input::raw(&signature.inputs[0], vec![0; 6]).unwrap().items, None);
-    let error = Input::raw(&signature.inputs[0], vec![0; 12]).unwrap_err().to_string();
+fn raw_bytes_must_have_the_size_of_the_item() {
+    let signature = image_signature();
+    assert_eq!(PredictionInput::from_raw_bytes(&signature.inputs[0], vec![0; 6]).unwrap().items, None);
+    let error = PredictionInput::from_raw_bytes(&signature.inputs[0], vec![0; 12]).unwrap_err().to_string();
     assert_eq!(error, "image: expected 6 bytes (uint8[2, 3]), got 12");
 }
 
 /// JSON of any form, with numbers of any kind: decoding answers, and what it takes has the size its descriptor says.
 #[test]
-fn random_json_is_taken_or_refused() {
+fn random_json_is_decoded_or_refused_without_a_panic() {
     let mut state = 1u64;
     let mut next = |below: u64| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -218,11 +227,11 @@ fn random_json_is_taken_or_refused() {
     };
     let pieces =
         ["[", "]", ",", "1", "0.5", "-3", "{", "}", "\"image\"", ":", "null", "1e9", "\"", " ", "256", "[1,2,3]"];
-    let signature = of(vec![port_of("image", DType::U8, &[3])]);
+    let signature = signature_with_inputs(vec![port_named("image", DType::U8, &[3])]);
     let mut taken = 0;
     for _ in 0..20_000 {
         let body: String = (0..next(12)).map(|_| pieces[next(pieces.len() as u64) as usize]).collect();
-        if let Ok(inputs) = json(&signature, body.as_bytes()) {
+        if let Ok(inputs) = decode_json(&signature, body.as_bytes()) {
             taken += 1;
             assert_eq!(inputs.tensors[0].bytes.len(), inputs.tensors[0].descriptor.bytes(), "{body}");
         }

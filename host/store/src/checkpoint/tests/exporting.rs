@@ -6,7 +6,7 @@ use safetensors::SafeTensors;
 use super::*;
 use crate::limits::PART_BYTES_MAX;
 
-async fn whole(export: Export) -> Result<Vec<u8>, CheckpointError> {
+async fn collect_export(export: CheckpointExport) -> Result<Vec<u8>, CheckpointError> {
     let bytes = export.bytes();
     let file: Vec<Bytes> = export.into_stream().try_collect().await?;
     let file = file.concat();
@@ -14,29 +14,29 @@ async fn whole(export: Export) -> Result<Vec<u8>, CheckpointError> {
     Ok(file)
 }
 
-fn typed(name: &str, dtype: DType, dims: &[usize], seed: u8) -> SavedVariable {
+fn typed_variable(name: &str, dtype: DType, dims: &[usize], seed: u8) -> SavedVariable {
     let descriptor = Descriptor::new(dtype, Shape::new(dims.to_vec()).unwrap());
     let bytes = (0..descriptor.bytes()).map(|at| (at as u8).wrapping_mul(31) ^ seed).collect();
     SavedVariable { name: name.to_owned(), kind: VariableKind::Parameter, descriptor, bytes }
 }
 
 #[tokio::test]
-async fn the_formats_own_reader_reads_it() {
-    let (_directory, checkpoints) = saved(&[]).await;
+async fn the_safetensors_crate_reads_an_exported_checkpoint() {
+    let (_directory, checkpoints) = store_with_checkpoints(&[]).await;
     let variables = vec![
-        typed("a/bytes", DType::U8, &[3], 1),
-        typed("b/wide", DType::I64, &[2, 2], 2),
-        typed("c/large", DType::F32, &[(OWN_PART_BYTES_MIN >> 2) + 1], 3),
-        typed("d/half", DType::F16, &[5], 4),
-        typed("e/none", DType::F32, &[0, 7], 5),
-        typed("f/scalar", DType::F32, &[], 6),
+        typed_variable("a/bytes", DType::U8, &[3], 1),
+        typed_variable("b/wide", DType::I64, &[2, 2], 2),
+        typed_variable("c/large", DType::F32, &[(OWN_PART_BYTES_MIN >> 2) + 1], 3),
+        typed_variable("d/half", DType::F16, &[5], 4),
+        typed_variable("e/none", DType::F32, &[0, 7], 5),
+        typed_variable("f/scalar", DType::F32, &[], 6),
     ];
     let it = Checkpoint { variables, ..checkpoint(1200) };
     checkpoints.save(JOB, 1, &it).await.unwrap();
-    let export = checkpoints.export(JOB, &Wanted::Step(1200)).await.unwrap();
+    let export = checkpoints.export(JOB, &CheckpointQuery::Step(1200)).await.unwrap();
     assert_eq!((export.info().step, export.info().fencing_epoch), (1200, 1));
     let digest = export.info().digest;
-    let file = whole(export).await.unwrap();
+    let file = collect_export(export).await.unwrap();
     let read = SafeTensors::deserialize(&file).unwrap();
     assert_eq!(read.len(), it.variables.len());
     for variable in &it.variables {
@@ -56,45 +56,46 @@ async fn the_formats_own_reader_reads_it() {
 }
 
 #[tokio::test]
-async fn the_latest_and_the_best_can_be_had_by_that() {
-    let (_directory, checkpoints) = saved(&[1, 2, 3]).await;
+async fn latest_and_best_checkpoints_are_exported_by_selector() {
+    let (_directory, checkpoints) = store_with_checkpoints(&[1, 2, 3]).await;
     let step = async |wanted| checkpoints.export(JOB, &wanted).await.map(|export| export.info().step);
-    let by = |metric: &str, mode| Wanted::Best(BestBy { metric: metric.to_owned(), mode });
-    assert_eq!(step(Wanted::Latest).await.unwrap(), 3);
-    assert_eq!(step(by("loss", Mode::Max)).await.unwrap(), 1);
+    let by = |metric: &str, mode| CheckpointQuery::Best(BestMetric { metric: metric.to_owned(), mode });
+    assert_eq!(step(CheckpointQuery::Latest).await.unwrap(), 3);
+    assert_eq!(step(by("loss", MetricMode::Max)).await.unwrap(), 1);
     assert_eq!(
-        step(by("none", Mode::Max)).await.unwrap_err().to_string(),
+        step(by("none", MetricMode::Max)).await.unwrap_err().to_string(),
         "job 01JOB has no checkpoint with the metric `none`"
     );
-    assert_eq!(step(Wanted::Step(9)).await.unwrap_err().to_string(), "job 01JOB has no checkpoint of step 9");
-    let nothing = checkpoints.export("other", &Wanted::Latest).await.unwrap_err();
+    assert_eq!(step(CheckpointQuery::Step(9)).await.unwrap_err().to_string(), "job 01JOB has no checkpoint of step 9");
+    let nothing = checkpoints.export("other", &CheckpointQuery::Latest).await.unwrap_err();
     assert_eq!(nothing.to_string(), "job other has no checkpoint");
-    let reserved = Checkpoint { variables: vec![typed("__metadata__", DType::U8, &[1], 1)], ..checkpoint(4) };
+    let reserved = Checkpoint { variables: vec![typed_variable("__metadata__", DType::U8, &[1], 1)], ..checkpoint(4) };
     checkpoints.save(JOB, 1, &reserved).await.unwrap();
-    assert!(matches!(step(Wanted::Latest).await, Err(CheckpointError::Damaged { .. })));
+    assert!(matches!(step(CheckpointQuery::Latest).await, Err(CheckpointError::Damaged { .. })));
 }
 
 #[tokio::test]
-async fn small_tensors_come_together_and_large_ones_in_parts() {
-    let (_directory, checkpoints) = saved(&[]).await;
-    let mut variables: Vec<_> = (0..5000).map(|at| typed(&format!("v{at:05}"), DType::F32, &[25], at as u8)).collect();
-    variables.push(typed("large", DType::U8, &[PART_BYTES_MAX + 1], 7));
+async fn small_tensors_are_coalesced_and_large_ones_stream_in_parts() {
+    let (_directory, checkpoints) = store_with_checkpoints(&[]).await;
+    let mut variables: Vec<_> =
+        (0..5000).map(|at| typed_variable(&format!("v{at:05}"), DType::F32, &[25], at as u8)).collect();
+    variables.push(typed_variable("large", DType::U8, &[PART_BYTES_MAX + 1], 7));
     checkpoints.save(JOB, 1, &Checkpoint { variables, ..checkpoint(1) }).await.unwrap();
-    let export = checkpoints.export(JOB, &Wanted::Latest).await.unwrap();
+    let export = checkpoints.export(JOB, &CheckpointQuery::Latest).await.unwrap();
     let pieces: Vec<Bytes> = export.into_stream().try_collect().await.unwrap();
     assert!(pieces.len() < 20 && pieces.iter().all(|piece| piece.len() <= PART_BYTES_MAX), "{}", pieces.len());
     SafeTensors::deserialize(&pieces.concat()).unwrap();
 }
 
 #[tokio::test]
-async fn sg_38_a_checkpoint_is_read_while_the_job_prunes() {
-    let (directory, checkpoints) = saved(&[1, 2]).await;
+async fn an_export_pins_its_checkpoint_against_pruning() {
+    let (directory, checkpoints) = store_with_checkpoints(&[1, 2]).await;
     // The reader and the writer share nothing but files, as a server and a worker do.
-    let reader = open(directory.path());
-    let export = reader.export(JOB, &Wanted::Step(1)).await.unwrap();
-    let another = reader.export(JOB, &Wanted::Step(1)).await.unwrap();
+    let reader = open_store(directory.path());
+    let export = reader.export(JOB, &CheckpointQuery::Step(1)).await.unwrap();
+    let another = reader.export(JOB, &CheckpointQuery::Step(1)).await.unwrap();
     assert_eq!(checkpoints.prune(JOB, &Retention::last(1)).await.unwrap(), 0, "it is being read");
-    let file = whole(export).await.unwrap();
+    let file = collect_export(export).await.unwrap();
     assert_eq!(
         SafeTensors::deserialize(&file).unwrap().tensor("bias").unwrap().data(),
         &checkpoint(1).variables[0].bytes[..]
@@ -102,14 +103,14 @@ async fn sg_38_a_checkpoint_is_read_while_the_job_prunes() {
     assert_eq!(checkpoints.prune(JOB, &Retention::last(1)).await.unwrap(), 0, "another one still reads it");
     drop(another);
     assert_eq!(checkpoints.prune(JOB, &Retention::last(1)).await.unwrap(), 1);
-    assert!(matches!(reader.export(JOB, &Wanted::Step(1)).await, Err(CheckpointError::NotFound { .. })));
+    assert!(matches!(reader.export(JOB, &CheckpointQuery::Step(1)).await, Err(CheckpointError::NotFound { .. })));
 }
 
 #[tokio::test]
-async fn what_is_torn_ends_in_an_error() {
-    let (directory, checkpoints) = saved(&[1]).await;
-    for (path, content) in files(&directory.path().join("checkpoints").join(JOB).join("parts")) {
-        let export = checkpoints.export(JOB, &Wanted::Latest).await.unwrap();
+async fn an_export_of_a_damaged_checkpoint_ends_with_an_error() {
+    let (directory, checkpoints) = store_with_checkpoints(&[1]).await;
+    for (path, content) in files_below(&directory.path().join("checkpoints").join(JOB).join("parts")) {
+        let export = checkpoints.export(JOB, &CheckpointQuery::Latest).await.unwrap();
         let mut stream = Box::pin(export.into_stream());
         stream.next().await.unwrap().unwrap();
         std::fs::remove_file(&path).unwrap();
@@ -120,14 +121,14 @@ async fn what_is_torn_ends_in_an_error() {
             "{last:?}"
         );
         std::fs::write(&path, &content[1..]).unwrap();
-        let export = checkpoints.export(JOB, &Wanted::Latest).await;
+        let export = checkpoints.export(JOB, &CheckpointQuery::Latest).await;
         assert!(export.is_err(), "a glance shows that a part is too short");
         std::fs::write(&path, content).unwrap();
     }
 }
 
 #[test]
-fn exports_and_prunings_at_once_give_whole_files_or_errors() {
+fn concurrent_exports_and_prunes_give_whole_files_or_errors() {
     let directory = scratch();
     let wait = |future: std::pin::Pin<Box<dyn Future<Output = ()>>>| {
         tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future);
@@ -137,19 +138,19 @@ fn exports_and_prunings_at_once_give_whole_files_or_errors() {
     let whole_ones = std::thread::scope(|scope| {
         let reader = scope.spawn(|| {
             let mut whole_ones = 0;
-            let checkpoints = open(root);
+            let checkpoints = open_store(root);
             let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
             while !is_over.load(std::sync::atomic::Ordering::Acquire) || whole_ones == 0 {
-                let Ok(export) = runtime.block_on(checkpoints.export(JOB, &Wanted::Latest)) else { continue };
+                let Ok(export) = runtime.block_on(checkpoints.export(JOB, &CheckpointQuery::Latest)) else { continue };
                 let step = export.info().step;
-                let file = runtime.block_on(whole(export)).expect("what is pinned stays");
+                let file = runtime.block_on(collect_export(export)).expect("what is pinned stays");
                 let read = SafeTensors::deserialize(&file).unwrap();
                 assert_eq!(read.tensor("mean").unwrap().data(), &checkpoint(step).variables[1].bytes[..]);
                 whole_ones += 1;
             }
             whole_ones
         });
-        let checkpoints = open(root);
+        let checkpoints = open_store(root);
         wait(Box::pin(async move {
             for step in 1..=60 {
                 checkpoints.save(JOB, 1, &checkpoint(step)).await.unwrap();

@@ -4,8 +4,8 @@ use super::*;
 
 const LOSS: &str = "validation/loss";
 
-fn by(mode: Mode) -> BestBy {
-    BestBy { metric: LOSS.to_owned(), mode }
+fn best_loss(mode: MetricMode) -> BestMetric {
+    BestMetric { metric: LOSS.to_owned(), mode }
 }
 
 fn with_loss(step: u64, loss: f64) -> Checkpoint {
@@ -14,75 +14,75 @@ fn with_loss(step: u64, loss: f64) -> Checkpoint {
 }
 
 /// A store with checkpoints of these losses, at steps 1, 2, 3 ...
-async fn of_losses(losses: &[f64]) -> (TempDir, Checkpoints) {
-    let (directory, checkpoints) = saved(&[]).await;
+async fn store_with_losses(losses: &[f64]) -> (TempDir, CheckpointStore) {
+    let (directory, checkpoints) = store_with_checkpoints(&[]).await;
     for (loss, step) in losses.iter().zip(1..) {
         checkpoints.save(JOB, 1, &with_loss(step, *loss)).await.unwrap();
     }
     (directory, checkpoints)
 }
 
-async fn steps(checkpoints: &Checkpoints) -> Vec<u64> {
+async fn steps(checkpoints: &CheckpointStore) -> Vec<u64> {
     checkpoints.list(JOB).await.unwrap().iter().map(|info| info.step).collect()
 }
 
-async fn best(losses: &[f64], mode: Mode) -> Option<u64> {
-    let (_directory, checkpoints) = of_losses(losses).await;
-    checkpoints.best(JOB, &by(mode)).await.unwrap().map(|info| info.step)
+async fn best(losses: &[f64], mode: MetricMode) -> Option<u64> {
+    let (_directory, checkpoints) = store_with_losses(losses).await;
+    checkpoints.best(JOB, &best_loss(mode)).await.unwrap().map(|info| info.step)
 }
 
 #[tokio::test]
-async fn the_best_is_told_by_manifests() {
-    assert_eq!(best(&[0.5, 0.25, 0.75], Mode::Min).await, Some(2));
-    assert_eq!(best(&[0.5, 0.25, 0.75], Mode::Max).await, Some(3));
-    assert_eq!(best(&[], Mode::Min).await, None);
+async fn the_best_checkpoint_is_found_from_manifests_alone() {
+    assert_eq!(best(&[0.5, 0.25, 0.75], MetricMode::Min).await, Some(2));
+    assert_eq!(best(&[0.5, 0.25, 0.75], MetricMode::Max).await, Some(3));
+    assert_eq!(best(&[], MetricMode::Min).await, None);
     // Of equals the earlier; what is no number is never it, nor is what has no metric.
-    assert_eq!(best(&[0.5, 0.25, 0.25], Mode::Min).await, Some(2));
-    assert_eq!(best(&[f64::NAN, 0.5, f64::NEG_INFINITY], Mode::Min).await, Some(2));
-    assert_eq!(best(&[f64::NAN], Mode::Max).await, None);
-    assert_eq!(best(&[-0.0, 0.0], Mode::Max).await, Some(1));
-    let (_directory, checkpoints) = saved(&[1, 2]).await;
-    assert_eq!(checkpoints.best(JOB, &by(Mode::Min)).await.unwrap(), None);
+    assert_eq!(best(&[0.5, 0.25, 0.25], MetricMode::Min).await, Some(2));
+    assert_eq!(best(&[f64::NAN, 0.5, f64::NEG_INFINITY], MetricMode::Min).await, Some(2));
+    assert_eq!(best(&[f64::NAN], MetricMode::Max).await, None);
+    assert_eq!(best(&[-0.0, 0.0], MetricMode::Max).await, Some(1));
+    let (_directory, checkpoints) = store_with_checkpoints(&[1, 2]).await;
+    assert_eq!(checkpoints.best(JOB, &best_loss(MetricMode::Min)).await.unwrap(), None);
 }
 
 #[tokio::test]
-async fn az_25_the_newest_and_the_best_stay() {
-    let (directory, checkpoints) = of_losses(&[0.5, 0.0625, 0.25, 0.125, 0.375]).await;
-    let retention = Retention { keep_last: 2, keep_best: Some(by(Mode::Min)) };
+async fn retention_keeps_the_newest_and_the_best_checkpoint() {
+    let (directory, checkpoints) = store_with_losses(&[0.5, 0.0625, 0.25, 0.125, 0.375]).await;
+    let retention = Retention { keep_last: 2, keep_best: Some(best_loss(MetricMode::Min)) };
     assert_eq!(checkpoints.prune(JOB, &retention).await.unwrap(), 2);
     assert_eq!(steps(&checkpoints).await, [5, 4, 2]);
     let parts = directory.path().join("checkpoints").join(JOB).join("parts");
-    assert_eq!(files(&parts).len(), 6);
+    assert_eq!(files_below(&parts).len(), 6);
     for info in checkpoints.list(JOB).await.unwrap() {
-        assert_eq!(checkpoints.at(JOB, info.step, Some(PLUGIN)).await.unwrap().1.step, info.step);
+        assert_eq!(checkpoints.load_step(JOB, info.step, Some(PLUGIN)).await.unwrap().1.step, info.step);
     }
     // A new best takes the old one's place, and is among the newest.
     checkpoints.save(JOB, 1, &with_loss(6, 0.03125)).await.unwrap();
     checkpoints.prune(JOB, &retention).await.unwrap();
     assert_eq!(steps(&checkpoints).await, [6, 5]);
     // By a metric that none has, only the newest stay.
-    let by_nothing = BestBy { metric: "nothing".to_owned(), mode: Mode::Max };
+    let by_nothing = BestMetric { metric: "nothing".to_owned(), mode: MetricMode::Max };
     let retention = Retention { keep_last: 1, keep_best: Some(by_nothing) };
     checkpoints.prune(JOB, &retention).await.unwrap();
     assert_eq!(steps(&checkpoints).await, [6]);
 }
 
 #[tokio::test]
-async fn a_best_that_is_not_whole_is_not_the_best() {
-    let (directory, checkpoints) = of_losses(&[0.125, 0.25, 0.5]).await;
-    let best = checkpoints.best(JOB, &by(Mode::Min)).await.unwrap().unwrap();
+async fn a_checkpoint_with_missing_parts_is_never_the_best() {
+    let (directory, checkpoints) = store_with_losses(&[0.125, 0.25, 0.5]).await;
+    let best = checkpoints.best(JOB, &best_loss(MetricMode::Min)).await.unwrap().unwrap();
     assert_eq!((best.step, best.metrics[LOSS], best.metrics["other"]), (1, 0.125, 1.0));
     std::fs::write(directory.path().join(best.file), "x").unwrap();
-    assert_eq!(checkpoints.best(JOB, &by(Mode::Min)).await.unwrap().unwrap().step, 2);
-    for (path, _) in files(&directory.path().join("checkpoints").join(JOB).join("parts")) {
+    assert_eq!(checkpoints.best(JOB, &best_loss(MetricMode::Min)).await.unwrap().unwrap().step, 2);
+    for (path, _) in files_below(&directory.path().join("checkpoints").join(JOB).join("parts")) {
         std::fs::write(path, "short").unwrap();
     }
-    assert_eq!(checkpoints.best(JOB, &by(Mode::Min)).await.unwrap(), None);
+    assert_eq!(checkpoints.best(JOB, &best_loss(MetricMode::Min)).await.unwrap(), None);
 }
 
 #[tokio::test]
-async fn a_manifest_that_was_damaged_since_is_not_remembered() {
-    let (directory, checkpoints) = saved(&[1, 2]).await;
+async fn a_manifest_damaged_after_caching_is_read_again() {
+    let (directory, checkpoints) = store_with_checkpoints(&[1, 2]).await;
     assert_eq!(checkpoints.prune(JOB, &Retention::last(2)).await.unwrap(), 0);
     let newest = checkpoints.list(JOB).await.unwrap().remove(0);
     std::fs::write(directory.path().join(newest.file), "x").unwrap();
@@ -91,8 +91,8 @@ async fn a_manifest_that_was_damaged_since_is_not_remembered() {
 }
 
 #[tokio::test]
-async fn metrics_in_a_manifest_are_bounded() {
-    let (_directory, checkpoints) = saved(&[]).await;
+async fn the_number_of_metrics_in_a_manifest_is_limited() {
+    let (_directory, checkpoints) = store_with_checkpoints(&[]).await;
     let many = (0..1000).map(|number| (format!("{number:04}"), 1.0));
     let metrics = many.chain([("é".repeat(1 << 20), 1.0)]).collect();
     checkpoints.save(JOB, 1, &Checkpoint { metrics, ..checkpoint(1) }).await.unwrap();
@@ -101,14 +101,14 @@ async fn metrics_in_a_manifest_are_bounded() {
 }
 
 #[tokio::test]
-async fn a_step_can_be_had_by_its_number() {
-    let (directory, checkpoints) = saved(&[1, 2, 3]).await;
+async fn a_checkpoint_is_loaded_by_its_step() {
+    let (directory, checkpoints) = store_with_checkpoints(&[1, 2, 3]).await;
     let of_attempt_2 = Checkpoint { state: vec![9], ..checkpoint(2) };
     checkpoints.save(JOB, 2, &of_attempt_2).await.unwrap();
-    assert_eq!(checkpoints.at(JOB, 1, None).await.unwrap().1, checkpoint(1));
-    let (info, found) = checkpoints.at(JOB, 2, Some(PLUGIN)).await.unwrap();
+    assert_eq!(checkpoints.load_step(JOB, 1, None).await.unwrap().1, checkpoint(1));
+    let (info, found) = checkpoints.load_step(JOB, 2, Some(PLUGIN)).await.unwrap();
     assert_eq!((info.fencing_epoch, found), (2, of_attempt_2.clone()));
-    let refusal = async |step, plugin| checkpoints.at(JOB, step, plugin).await.unwrap_err();
+    let refusal = async |step, plugin| checkpoints.load_step(JOB, step, plugin).await.unwrap_err();
     assert!(matches!(refusal(2, Some("another")).await, CheckpointError::OtherPlugin { .. }));
     assert_eq!(refusal(7, None).await.to_string(), "job 01JOB has no checkpoint of step 7");
     // Who names a step gets it or an error; who takes the newest gets one that is whole.
@@ -119,12 +119,12 @@ async fn a_step_can_be_had_by_its_number() {
 }
 
 #[tokio::test]
-async fn every_byte_is_verified() {
-    let (directory, checkpoints) = saved(&[1, 2]).await;
+async fn verify_reads_every_byte_of_every_checkpoint() {
+    let (directory, checkpoints) = store_with_checkpoints(&[1, 2]).await;
     let whole = checkpoints.verify(JOB).await.unwrap();
     assert_eq!(whole.iter().map(|it| (it.step, it.fencing_epoch)).collect::<Vec<_>>(), [(2, 1), (1, 1)]);
     assert_eq!(whole[0].outcome, Ok(checkpoints.list(JOB).await.unwrap().remove(0)));
-    for (path, content) in files(&directory.path().join("checkpoints").join(JOB)) {
+    for (path, content) in files_below(&directory.path().join("checkpoints").join(JOB)) {
         for at in [0, content.len() / 2, content.len() - 2] {
             let mut flipped = content.clone();
             flipped[at] ^= 4;
@@ -137,12 +137,13 @@ async fn every_byte_is_verified() {
 }
 
 #[tokio::test]
-async fn fh_20_removing_frees_every_byte() {
-    let (directory, checkpoints) = saved(&[1, 2]).await;
+async fn removing_all_checkpoints_frees_every_byte() {
+    let (directory, checkpoints) = store_with_checkpoints(&[1, 2]).await;
     checkpoints.claim(JOB, 2).await.unwrap();
     checkpoints.save("other", 1, &checkpoint(1)).await.unwrap();
-    let on_disk: u64 = files(&directory.path().join("checkpoints").join(JOB)).values().map(|it| it.len() as u64).sum();
-    assert_eq!(checkpoints.bytes(JOB).await.unwrap(), on_disk);
+    let on_disk: u64 =
+        files_below(&directory.path().join("checkpoints").join(JOB)).values().map(|it| it.len() as u64).sum();
+    assert_eq!(checkpoints.stored_bytes(JOB).await.unwrap(), on_disk);
     assert_eq!(checkpoints.remove_all(JOB).await.unwrap(), on_disk);
     assert!(!directory.path().join("checkpoints").join(JOB).exists());
     assert_eq!(checkpoints.remove_all(JOB).await.unwrap(), 0);
@@ -153,14 +154,14 @@ async fn fh_20_removing_frees_every_byte() {
 }
 
 #[tokio::test]
-async fn what_an_older_build_wrote_is_read() {
+async fn checkpoints_of_older_builds_are_read() {
     let directory = tempfile::tempdir().unwrap();
     let folder = directory.path().join("checkpoints").join(JOB);
     std::fs::create_dir_all(folder.join("parts")).unwrap();
     std::fs::write(folder.join("00000000000000001200-2.json"), include_bytes!("format-1.json")).unwrap();
     let part = [&[0, 0, 128, 63, 0, 0, 192, 127, 1, 2, 3, 4, 7, 8, 9], &b"plugin"[..]].concat();
     std::fs::write(folder.join("parts").join(Digest::of(&part).hex()), &part).unwrap();
-    let checkpoints = open(directory.path());
+    let checkpoints = open_store(directory.path());
     let (info, found) = checkpoints.latest(JOB, &"p".repeat(64)).await.unwrap().found.unwrap();
     assert_eq!((info.step, info.fencing_epoch, info.bytes, info.metrics.len()), (1200, 2, 21, 0));
     assert_eq!(info.epoch, Some(4), "three epochs are over, and the fourth is going on");
@@ -178,12 +179,18 @@ async fn what_an_older_build_wrote_is_read() {
             variable("mean", VariableKind::Statistic, DType::F16, &[1, 2], &part[8..12]),
             variable("moment", VariableKind::Training, DType::U8, &[3], &part[12..15]),
         ],
-        positions: vec![Position { dataset: "d".repeat(64), seed: Some(u64::MAX), batch: 32, epoch: 3, item: 96 }],
+        positions: vec![DatasetPosition {
+            dataset: "d".repeat(64),
+            seed: Some(u64::MAX),
+            batch: 32,
+            epoch: 3,
+            item: 96,
+        }],
         state: b"plugin".to_vec(),
         plugin_digest: "p".repeat(64),
         device: "cpu: native (none)".to_owned(),
         build: "0.1.0".to_owned(),
-        ways: Default::default(),
+        kernel_tuning: Default::default(),
     };
     assert_eq!(found, expected);
     // The next attempt goes on from there, in this build's format.
@@ -193,8 +200,8 @@ async fn what_an_older_build_wrote_is_read() {
 }
 
 #[tokio::test]
-async fn a_job_that_saved_nothing_can_be_removed_from_a_new_store() {
+async fn removing_a_job_without_checkpoints_succeeds_in_an_empty_store() {
     let directory = tempfile::tempdir().unwrap();
-    let checkpoints = Checkpoints::new(Objects::local(directory.path()).unwrap());
+    let checkpoints = CheckpointStore::new(ObjectStorage::local(directory.path()).unwrap());
     assert_eq!(checkpoints.remove_all(JOB).await.unwrap(), 0);
 }

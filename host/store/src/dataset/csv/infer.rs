@@ -6,8 +6,8 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::super::describe::{CsvText, FieldText};
-use super::{Lines, is_header};
+use super::super::description::{CsvDescription, CsvFieldDescription};
+use super::{CsvLineReader, is_header};
 use crate::error::DatasetError;
 
 /// Column names that mean the label.
@@ -20,21 +20,21 @@ const NAMED_CLASSES_MAX: usize = 1_000;
 /// Describes the folder's only CSV file.
 ///
 /// # Errors
-/// `Table`, with the `dataset.json` to write, where the file does not say enough; those of reading it.
-pub(super) fn infer(path: &Path, file: &str) -> Result<CsvText, DatasetError> {
-    let mut lines = Lines::open(path, file, false, 0)?;
-    if !lines.next()? {
+/// `ParquetTable`, with the `dataset.json` to write, where the file does not say enough; those of reading it.
+pub(super) fn infer_description(path: &Path, file: &str) -> Result<CsvDescription, DatasetError> {
+    let mut lines = CsvLineReader::open(path, file, false, 0)?;
+    if !lines.next_line()? {
         return Err(DatasetError::Empty { file: file.to_owned() });
     }
     let first = lines.cells();
     let width = first.len();
     if width < 2 {
         let reason = "it has one column, and a dataset has features and a label".to_owned();
-        return Err(unclear(file, reason, false, width, "label"));
+        return Err(unclear_file_error(file, reason, false, width, "label"));
     }
-    let Some(second) = lines.next()?.then(|| lines.cells()) else {
+    let Some(second) = lines.next_line()?.then(|| lines.cells()) else {
         let reason = "one line does not show which column is the label".to_owned();
-        return Err(unclear(file, reason, false, width, "label"));
+        return Err(unclear_file_error(file, reason, false, width, "label"));
     };
     let header = is_header(&first, &second);
     let called = |name: &String| LABELS.contains(&name.to_lowercase().as_str());
@@ -42,23 +42,23 @@ pub(super) fn infer(path: &Path, file: &str) -> Result<CsvText, DatasetError> {
     if label != 0 && label != width - 1 {
         let reason =
             format!("its label `{}` stands between other columns, and a field is neighbouring ones", first[label]);
-        return Err(unclear(file, reason, header, width, "label"));
+        return Err(unclear_file_error(file, reason, header, width, "label"));
     }
-    let mut kind = LabelKind::default();
+    let mut kind = LabelProfile::default();
     if !header {
-        kind.add(&first[label]);
+        kind.add_cell(&first[label]);
     }
     check_features(file, lines.line, &second, &first, label, header)?;
-    kind.add(&second[label]);
-    while lines.next()? {
-        kind.add(&lines.cell(label));
+    kind.add_cell(&second[label]);
+    while lines.next_line()? {
+        kind.add_cell(&lines.cell(label));
         if kind.is_text() {
             let reason = format!("column {} has more than {NAMED_CLASSES_MAX} different texts", label + 1);
-            return Err(unclear(file, reason, header, width, "label"));
+            return Err(unclear_file_error(file, reason, header, width, "label"));
         }
     }
     let features = if label == 0 { (1, width) } else { (0, width - 1) };
-    let field = |name: &str, columns, dtype: &str, classes| FieldText {
+    let field = |name: &str, columns, dtype: &str, classes| CsvFieldDescription {
         name: name.to_owned(),
         columns,
         shape: Some(if columns == features { vec![width - 1] } else { Vec::new() }),
@@ -66,8 +66,8 @@ pub(super) fn infer(path: &Path, file: &str) -> Result<CsvText, DatasetError> {
         maximum: None,
         classes,
     };
-    let (name, dtype, classes) = kind.field();
-    Ok(CsvText {
+    let (name, dtype, classes) = kind.into_field_definition();
+    Ok(CsvDescription {
         file: file.to_owned(),
         header: Some(header),
         fields: vec![field("x", features, "float32", Vec::new()), field(name, (label, label + 1), dtype, classes)],
@@ -90,12 +90,12 @@ fn check_features(
     let called = if header { format!(" (`{}`)", first[at]) } else { String::new() };
     let cell: String = cell.chars().take(40).collect();
     let reason = format!("column {}{called} has `{cell}` in line {line}, which is no number", at + 1);
-    Err(unclear(file, reason, header, cells.len(), "label"))
+    Err(unclear_file_error(file, reason, header, cells.len(), "label"))
 }
 
 /// What a label's values are.
 #[derive(Default)]
-struct LabelKind {
+struct LabelProfile {
     texts: BTreeSet<String>,
     /// Whole numbers; emptied where they are too many.
     numbers: BTreeSet<i64>,
@@ -104,8 +104,8 @@ struct LabelKind {
     is_quantity: bool,
 }
 
-impl LabelKind {
-    fn add(&mut self, cell: &str) {
+impl LabelProfile {
+    fn add_cell(&mut self, cell: &str) {
         match (cell.parse::<i64>(), cell.parse::<f64>()) {
             (Ok(number), _) if !self.is_quantity => {
                 self.numbers.insert(number);
@@ -126,7 +126,7 @@ impl LabelKind {
     }
 
     /// The field's name, its data type and its classes.
-    fn field(self) -> (&'static str, &'static str, Vec<String>) {
+    fn into_field_definition(self) -> (&'static str, &'static str, Vec<String>) {
         let dtype = |classes: usize| if classes <= 256 { "uint8" } else { "uint32" };
         if self.has_text {
             return ("label", dtype(self.texts.len()), self.texts.into_iter().collect());
@@ -142,7 +142,7 @@ impl LabelKind {
 }
 
 /// That a file does not say enough, with a description that says it: the last column is the label.
-fn unclear(file: &str, reason: String, header: bool, width: usize, label: &str) -> DatasetError {
+fn unclear_file_error(file: &str, reason: String, header: bool, width: usize, label: &str) -> DatasetError {
     let last = width.saturating_sub(1).max(1);
     let example = serde_json::json!({
         "format": "csv", "file": file, "header": header,
@@ -156,8 +156,8 @@ fn unclear(file: &str, reason: String, header: bool, width: usize, label: &str) 
 }
 
 /// That several files are there, and which description takes one of them.
-pub(super) fn several(files: &[String]) -> DatasetError {
+pub(super) fn several_files_error(files: &[String]) -> DatasetError {
     let listed = files.iter().take(5).map(String::as_str).collect::<Vec<_>>().join(", ");
     let reason = format!("{} CSV files are there ({listed}), and one is a dataset", files.len());
-    unclear(&files[0], reason, true, 5, "label")
+    unclear_file_error(&files[0], reason, true, 5, "label")
 }

@@ -9,7 +9,7 @@ const SHOWN_MAX: usize = 40;
 
 /// What a header says.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Header {
+pub(super) struct NpyHeader {
     pub(super) dtype: DType,
     pub(super) big_endian: bool,
     /// Whether the first axis runs fastest.
@@ -18,31 +18,31 @@ pub(super) struct Header {
 }
 
 /// NumPy's name for a little-endian type.
-pub(super) fn name(dtype: DType) -> String {
+pub(super) fn dtype_name(dtype: DType) -> String {
     let (_, name) = NAMES.into_iter().find(|(it, _)| *it == dtype).expect("every data type has a name");
     format!("{}{name}", if dtype.bytes() == 1 { '|' } else { '<' })
 }
 
-impl Header {
+impl NpyHeader {
     /// Reads it, or says what is wrong.
-    pub(super) fn parse(text: &[u8]) -> Result<Header, String> {
+    pub(super) fn parse(text: &[u8]) -> Result<NpyHeader, String> {
         let text = std::str::from_utf8(text).map_err(|_| "its header is no text".to_owned())?;
-        let mut words = Words { text };
+        let mut words = NpyHeaderParser { text };
         words.expect('{')?;
         let (mut descr, mut fortran, mut dims) = (None, None, None);
-        while !words.skip('}') {
-            let key = words.quoted()?;
+        while !words.skip_char('}') {
+            let key = words.parse_quoted()?;
             words.expect(':')?;
             let again = match key {
-                "descr" => descr.replace(words.descr()?).is_some(),
-                "fortran_order" => fortran.replace(words.truth()?).is_some(),
-                "shape" => dims.replace(words.tuple()?).is_some(),
-                other => return Err(format!("its header has an entry `{}`, which none has", shown(other))),
+                "descr" => descr.replace(words.parse_descr()?).is_some(),
+                "fortran_order" => fortran.replace(words.parse_bool()?).is_some(),
+                "shape" => dims.replace(words.parse_tuple()?).is_some(),
+                other => return Err(format!("its header has an entry `{}`, which none has", truncated(other))),
             };
             if again {
                 return Err(format!("its header says `{key}` twice"));
             }
-            if !words.skip(',') && !words.text.trim_start().starts_with('}') {
+            if !words.skip_char(',') && !words.text.trim_start().starts_with('}') {
                 return Err(words.unexpected("`,` or `}`"));
             }
         }
@@ -53,12 +53,12 @@ impl Header {
         let (dtype, big_endian) = descr.ok_or_else(|| missing("descr"))?;
         let fortran = fortran.ok_or_else(|| missing("fortran_order"))?;
         let dims = dims.ok_or_else(|| missing("shape"))?;
-        Ok(Header { dtype, big_endian, fortran, dims })
+        Ok(NpyHeader { dtype, big_endian, fortran, dims })
     }
 }
 
 /// The data type, and whether elements are big-endian.
-fn dtype(descr: &str) -> Result<(DType, bool), String> {
+fn parse_dtype(descr: &str) -> Result<(DType, bool), String> {
     let known = || DType::ALL.map(DType::name).join(", ");
     let refuse = |what: &str| format!("its elements are {what}; a column has one of {}", known());
     let mut letters = descr.chars();
@@ -71,22 +71,22 @@ fn dtype(descr: &str) -> Result<(DType, bool), String> {
         (_, _) if name.starts_with('O') => Err(refuse("Python objects, which only Python can read")),
         (_, _) if name == "f8" => Err(refuse("float64, so save it as array.astype('float32')")),
         (_, _) if name == "b1" => Err(refuse("truth values, so save them as array.astype('uint8')")),
-        (_, _) => Err(refuse(&format!("of type `{}`", shown(descr)))),
+        (_, _) => Err(refuse(&format!("of type `{}`", truncated(descr)))),
     }
 }
 
 /// The beginning of a text.
-fn shown(text: &str) -> String {
+fn truncated(text: &str) -> String {
     text.chars().take(SHOWN_MAX).collect::<String>().escape_debug().to_string()
 }
 
 /// What is left of a header.
-struct Words<'a> {
+struct NpyHeaderParser<'a> {
     text: &'a str,
 }
 
-impl<'a> Words<'a> {
-    fn skip(&mut self, letter: char) -> bool {
+impl<'a> NpyHeaderParser<'a> {
+    fn skip_char(&mut self, letter: char) -> bool {
         match self.text.trim_start().strip_prefix(letter) {
             Some(rest) => {
                 self.text = rest;
@@ -97,16 +97,16 @@ impl<'a> Words<'a> {
     }
 
     fn expect(&mut self, letter: char) -> Result<(), String> {
-        if self.skip(letter) { Ok(()) } else { Err(self.unexpected(&format!("`{letter}`"))) }
+        if self.skip_char(letter) { Ok(()) } else { Err(self.unexpected(&format!("`{letter}`"))) }
     }
 
     fn unexpected(&self, expected: &str) -> String {
-        format!("its header has `{}` where {expected} was expected", shown(self.text.trim()))
+        format!("its header has `{}` where {expected} was expected", truncated(self.text.trim()))
     }
 
-    fn quoted(&mut self) -> Result<&'a str, String> {
+    fn parse_quoted(&mut self) -> Result<&'a str, String> {
         for quote in ['\'', '"'] {
-            if self.skip(quote) {
+            if self.skip_char(quote) {
                 let (text, rest) = self.text.split_once(quote).ok_or_else(|| self.unexpected("a text's end"))?;
                 self.text = rest;
                 return Ok(text);
@@ -115,14 +115,14 @@ impl<'a> Words<'a> {
         Err(self.unexpected("a text in quotation marks"))
     }
 
-    fn descr(&mut self) -> Result<(DType, bool), String> {
+    fn parse_descr(&mut self) -> Result<(DType, bool), String> {
         if self.text.trim_start().starts_with('[') {
             return Err("its elements are records; save each of their fields as an array of its own".to_owned());
         }
-        dtype(self.quoted()?)
+        parse_dtype(self.parse_quoted()?)
     }
 
-    fn truth(&mut self) -> Result<bool, String> {
+    fn parse_bool(&mut self) -> Result<bool, String> {
         let text = self.text.trim_start();
         for (word, value) in [("True", true), ("False", false)] {
             if let Some(rest) = text.strip_prefix(word) {
@@ -133,16 +133,16 @@ impl<'a> Words<'a> {
         Err(self.unexpected("True or False"))
     }
 
-    fn tuple(&mut self) -> Result<Vec<u64>, String> {
+    fn parse_tuple(&mut self) -> Result<Vec<u64>, String> {
         self.expect('(')?;
         let mut dims = Vec::new();
-        while !self.skip(')') {
+        while !self.skip_char(')') {
             let text = self.text.trim_start();
             let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
             let dim = text[..end].parse().map_err(|_| self.unexpected("a length"))?;
             self.text = &text[end..];
             dims.push(dim);
-            if !self.skip(',') && !self.text.trim_start().starts_with(')') {
+            if !self.skip_char(',') && !self.text.trim_start().starts_with(')') {
                 return Err(self.unexpected("`,` or `)`"));
             }
         }

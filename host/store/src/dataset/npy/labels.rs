@@ -4,11 +4,11 @@ use std::io::Read;
 
 use saggar_tensor::DType;
 
-use super::super::arrays::Array;
+use super::super::arrays::StagedArray;
 use crate::error::DatasetError;
 
 /// Refuses numbers that no class has. Where there are no names of classes, every array will do.
-pub(in super::super) fn check(array: &Array, classes: &[String]) -> Result<(), DatasetError> {
+pub(in super::super) fn check_class_indices(array: &StagedArray, classes: &[String]) -> Result<(), DatasetError> {
     if classes.is_empty() {
         return Ok(());
     }
@@ -21,8 +21,8 @@ pub(in super::super) fn check(array: &Array, classes: &[String]) -> Result<(), D
     let mut bytes = [0; 8];
     let bytes = &mut bytes[..dtype.bytes()];
     for at in 0..array.data.bytes() / bytes.len() as u64 {
-        reader.read_exact(bytes).map_err(array.data.unreadable())?;
-        let label = number(dtype, bytes);
+        reader.read_exact(bytes).map_err(array.data.read_error())?;
+        let label = decode_integer(dtype, bytes);
         if usize::try_from(label).is_ok_and(|label| label < classes.len()) {
             continue;
         }
@@ -35,7 +35,7 @@ pub(in super::super) fn check(array: &Array, classes: &[String]) -> Result<(), D
 }
 
 /// A little-endian integer.
-fn number(dtype: DType, bytes: &[u8]) -> i128 {
+fn decode_integer(dtype: DType, bytes: &[u8]) -> i128 {
     let mut wide = [0; 8];
     wide[..bytes.len()].copy_from_slice(bytes);
     let unsigned = u64::from_le_bytes(wide);

@@ -13,10 +13,10 @@ use parquet::schema::types::{ColumnDescriptor, ColumnPath, Type};
 use saggar_tensor::DType;
 
 use super::super::staging::ColumnWriter;
-use super::footer::Chunk;
-use super::pages::Pages;
-use super::schema::{Kind, Leaf};
-use super::thrift::Result;
+use super::footer::ColumnChunk;
+use super::pages::BoundedPageReader;
+use super::schema::{LeafColumn, ValueKind};
+use super::thrift::ThriftResult;
 use crate::error::DatasetError;
 use crate::limits::TEXT_LINE_BYTES_MAX;
 
@@ -27,8 +27,8 @@ pub(super) const LENGTH_BYTES: usize = size_of::<u32>();
 const BATCH_VALUES: usize = 1 << 16;
 
 /// A column as read so far, over all files.
-pub(super) struct Column<'s> {
-    pub(super) kind: Kind,
+pub(super) struct ParquetColumn<'s> {
+    pub(super) kind: ValueKind,
     /// For a list, its length, which the first row has said.
     pub(super) length: Option<usize>,
     /// Values, little-endian; before each text its length, in [`LENGTH_BYTES`].
@@ -39,9 +39,9 @@ pub(super) struct Column<'s> {
     failure: Option<DatasetError>,
 }
 
-impl<'s> Column<'s> {
-    pub(super) fn new(kind: Kind, data: ColumnWriter<'s>) -> Column<'s> {
-        Column { kind, length: None, data, longest: 0, failure: None }
+impl<'s> ParquetColumn<'s> {
+    pub(super) fn new(kind: ValueKind, data: ColumnWriter<'s>) -> ParquetColumn<'s> {
+        ParquetColumn { kind, length: None, data, longest: 0, failure: None }
     }
 
     /// Bytes written so far.
@@ -49,7 +49,7 @@ impl<'s> Column<'s> {
         self.data.bytes()
     }
 
-    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+    fn write(&mut self, bytes: &[u8]) -> ThriftResult<()> {
         self.data.push(bytes).map_err(|error| {
             let reason = error.to_string();
             self.failure = Some(error);
@@ -59,10 +59,10 @@ impl<'s> Column<'s> {
 }
 
 /// A column of a row group, to be read.
-pub(super) struct Source<'a> {
+pub(super) struct ColumnChunkSource<'a> {
     pub(super) file: &'a File,
-    pub(super) leaf: &'a Leaf,
-    pub(super) chunk: &'a Chunk,
+    pub(super) leaf: &'a LeafColumn,
+    pub(super) chunk: &'a ColumnChunk,
     /// Rows of the row group, and of those before it.
     pub(super) rows: u64,
     pub(super) before: u64,
@@ -73,9 +73,9 @@ pub(super) struct Source<'a> {
 }
 
 /// Appends the values of a row group; or says why not, with `refused` for what is wrong with the file.
-pub(super) fn append(
-    source: &Source<'_>,
-    column: &mut Column<'_>,
+pub(super) fn append_column_chunk(
+    source: &ColumnChunkSource<'_>,
+    column: &mut ParquetColumn<'_>,
     refused: impl FnOnce(String) -> DatasetError,
 ) -> std::result::Result<(), DatasetError> {
     // The decoder means its input to be well-formed and slices without asking in some places; what gets past the checks
@@ -85,57 +85,59 @@ pub(super) fn append(
     read.map_err(|reason| column.failure.take().unwrap_or_else(|| refused(reason)))
 }
 
-impl Source<'_> {
-    fn read(&self, column: &mut Column<'_>) -> Result<()> {
-        let pages = Pages::new(self.file, self.leaf, self.chunk, Arc::clone(&self.gathered))?;
+impl ColumnChunkSource<'_> {
+    fn read(&self, column: &mut ParquetColumn<'_>) -> ThriftResult<()> {
+        let pages = BoundedPageReader::new(self.file, self.leaf, self.chunk, Arc::clone(&self.gathered))?;
         let reader = get_column_reader(Arc::new(self.descriptor()?), Box::new(pages));
         let dtype = match column.kind {
-            Kind::Number(dtype) => dtype,
-            Kind::Bytes(_) | Kind::Text => DType::U8,
+            ValueKind::Number(dtype) => dtype,
+            ValueKind::Bytes(_) | ValueKind::Text => DType::U8,
         };
         let length = self.leaf.length;
         match (reader, dtype) {
             (ColumnReader::BoolColumnReader(reader), _) => {
-                self.rows(reader, column, |value, column| push(column, [u8::from(*value)]))
+                self.read_rows(reader, column, |value, column| push_value(column, [u8::from(*value)]))
             }
-            (ColumnReader::Int32ColumnReader(reader), DType::I8) => self.rows(reader, column, |value, column| {
-                push(column, i8::try_from(*value).map_err(|_| format!("{value} is no int8"))?.to_le_bytes())
+            (ColumnReader::Int32ColumnReader(reader), DType::I8) => self.read_rows(reader, column, |value, column| {
+                push_value(column, i8::try_from(*value).map_err(|_| format!("{value} is no int8"))?.to_le_bytes())
             }),
-            (ColumnReader::Int32ColumnReader(reader), DType::U8) => self.rows(reader, column, |value, column| {
-                push(column, [u8::try_from(*value).map_err(|_| format!("{value} is no uint8"))?])
+            (ColumnReader::Int32ColumnReader(reader), DType::U8) => self.read_rows(reader, column, |value, column| {
+                push_value(column, [u8::try_from(*value).map_err(|_| format!("{value} is no uint8"))?])
             }),
             (ColumnReader::Int32ColumnReader(reader), _) => {
-                self.rows(reader, column, |value, column| push(column, value.to_le_bytes()))
+                self.read_rows(reader, column, |value, column| push_value(column, value.to_le_bytes()))
             }
             (ColumnReader::Int64ColumnReader(reader), _) => {
-                self.rows(reader, column, |value, column| push(column, value.to_le_bytes()))
+                self.read_rows(reader, column, |value, column| push_value(column, value.to_le_bytes()))
             }
             (ColumnReader::FloatColumnReader(reader), _) => {
-                self.rows(reader, column, |value, column| push(column, value.to_le_bytes()))
+                self.read_rows(reader, column, |value, column| push_value(column, value.to_le_bytes()))
             }
-            (ColumnReader::DoubleColumnReader(reader), _) => self.rows(reader, column, |value, column| {
+            (ColumnReader::DoubleColumnReader(reader), _) => self.read_rows(reader, column, |value, column| {
                 let rounded = *value as f32;
                 if value.is_finite() && rounded.is_infinite() {
                     return Err(format!("{value:e} is too large for float32"));
                 }
-                push(column, rounded.to_le_bytes())
+                push_value(column, rounded.to_le_bytes())
             }),
-            (ColumnReader::FixedLenByteArrayColumnReader(reader), _) => self.rows(reader, column, |value, column| {
-                let bytes: &[u8] = value.as_ref();
-                if bytes.len() != length {
-                    return Err(format!("{} bytes, and every value has {length}", bytes.len()));
-                }
-                column.write(bytes)
-            }),
+            (ColumnReader::FixedLenByteArrayColumnReader(reader), _) => {
+                self.read_rows(reader, column, |value, column| {
+                    let bytes: &[u8] = value.as_ref();
+                    if bytes.len() != length {
+                        return Err(format!("{} bytes, and every value has {length}", bytes.len()));
+                    }
+                    column.write(bytes)
+                })
+            }
             (ColumnReader::ByteArrayColumnReader(reader), _) => {
-                self.rows(reader, column, |value, column| text(value.as_ref(), column, self.bytes_max))
+                self.read_rows(reader, column, |value, column| push_text(value.as_ref(), column, self.bytes_max))
             }
             (ColumnReader::Int96ColumnReader(_), _) => Err("timestamps of 96 bits are not read".to_owned()),
         }
     }
 
     /// What the decoder must know of the column: its type and its levels, and nothing of what they mean.
-    fn descriptor(&self) -> Result<ColumnDescriptor> {
+    fn descriptor(&self) -> ThriftResult<ColumnDescriptor> {
         let length = match self.leaf.physical {
             Physical::FIXED_LEN_BYTE_ARRAY => self.leaf.length as i32,
             _ => -1,
@@ -147,13 +149,13 @@ impl Source<'_> {
         Ok(ColumnDescriptor::new(value, self.leaf.defined, i16::from(self.leaf.list.is_some()), path))
     }
 
-    /// Reads all rows; `push` appends a value.
-    fn rows<T: DataType>(
+    /// Reads all rows; `push_value` appends a value.
+    fn read_rows<T: DataType>(
         &self,
         mut reader: ColumnReaderImpl<T>,
-        column: &mut Column<'_>,
-        mut push: impl FnMut(&T::T, &mut Column<'_>) -> Result<()>,
-    ) -> Result<()> {
+        column: &mut ParquetColumn<'_>,
+        mut push: impl FnMut(&T::T, &mut ParquetColumn<'_>) -> ThriftResult<()>,
+    ) -> ThriftResult<()> {
         let (mut defined, mut repeated, mut values) = (Vec::new(), Vec::new(), Vec::new());
         let mut done = 0u64;
         loop {
@@ -165,7 +167,7 @@ impl Source<'_> {
             };
             let rows = (self.rows - done + 1).min((BATCH_VALUES / wide).max(1) as u64) as usize;
             let read = reader.read_records(rows, Some(&mut defined), Some(&mut repeated), &mut values);
-            let (read, ..) = read.map_err(reason)?;
+            let (read, ..) = read.map_err(describe_error)?;
             self.gathered.store(0, Ordering::Relaxed);
             if read == 0 {
                 break;
@@ -176,8 +178,8 @@ impl Source<'_> {
                 return Err(format!("more than the {} rows of its row group", self.rows));
             }
             match self.leaf.list {
-                None => self.flat(&defined, first)?,
-                Some(list) => self.lists(&defined, &repeated, list, first, &mut column.length)?,
+                None => self.check_no_nulls(&defined, first)?,
+                Some(list) => self.check_list_lengths(&defined, &repeated, list, first, &mut column.length)?,
             }
             let expected = if self.leaf.list.is_some() { repeated.len() } else { read };
             if values.len() != expected {
@@ -199,30 +201,30 @@ impl Source<'_> {
     }
 
     /// Refuses rows without a value.
-    fn flat(&self, defined: &[i16], first: u64) -> Result<()> {
+    fn check_no_nulls(&self, defined: &[i16], first: u64) -> ThriftResult<()> {
         match defined.iter().position(|level| *level < self.leaf.defined) {
-            Some(at) => Err(null(first + at as u64)),
+            Some(at) => Err(null_value_error(first + at as u64)),
             None => Ok(()),
         }
     }
 
     /// Refuses lists that lack values or are not as long as the first one, whose length it says.
-    fn lists(
+    fn check_list_lengths(
         &self,
         defined: &[i16],
         repeated: &[i16],
         list: i16,
         first: u64,
         length: &mut Option<usize>,
-    ) -> Result<()> {
+    ) -> ThriftResult<()> {
         let (mut row, mut at) = (first, 0);
         while at < repeated.len() {
             let end = repeated[at + 1..].iter().position(|level| *level == 0).map_or(repeated.len(), |it| at + 1 + it);
             let levels = defined.get(at..end).ok_or("its lists have other levels than its values")?;
             let found = match levels {
-                [level] if *level < list - 1 => return Err(null(row)),
+                [level] if *level < list - 1 => return Err(null_value_error(row)),
                 [level] if *level < list => 0,
-                levels if levels.iter().any(|level| *level < self.leaf.defined) => return Err(null(row)),
+                levels if levels.iter().any(|level| *level < self.leaf.defined) => return Err(null_value_error(row)),
                 levels => levels.len(),
             };
             let expected = *length.get_or_insert(found);
@@ -241,23 +243,23 @@ impl Source<'_> {
 }
 
 /// What the decoder has against a page; what pages have against themselves comes through it.
-fn reason(error: ParquetError) -> String {
+fn describe_error(error: ParquetError) -> String {
     match error {
         ParquetError::General(reason) => reason,
         other => other.to_string(),
     }
 }
 
-fn null(row: u64) -> String {
+fn null_value_error(row: u64) -> String {
     format!("row {row}: a null; fill it or leave the row out")
 }
 
-fn push<const N: usize>(column: &mut Column<'_>, bytes: [u8; N]) -> Result<()> {
+fn push_value<const N: usize>(column: &mut ParquetColumn<'_>, bytes: [u8; N]) -> ThriftResult<()> {
     column.write(&bytes)
 }
 
 /// Appends a text as the lines of text files are: UTF-8, without zeros, which mark the end.
-fn text(bytes: &[u8], column: &mut Column<'_>, bytes_max: u64) -> Result<()> {
+fn push_text(bytes: &[u8], column: &mut ParquetColumn<'_>, bytes_max: u64) -> ThriftResult<()> {
     if bytes.len() > TEXT_LINE_BYTES_MAX {
         return Err(format!("a text of more than {TEXT_LINE_BYTES_MAX} bytes; break it into several"));
     }

@@ -6,8 +6,8 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use super::schema::{Leaf, Node, leaves};
-use super::thrift::{Field, Reader, Result};
+use super::schema::{LeafColumn, SchemaNode, leaf_columns};
+use super::thrift::{CompactReader, ThriftField, ThriftResult};
 use crate::limits::{PARQUET_EXPANSION_MAX, PARQUET_FOOTER_BYTES_MAX};
 
 const MAGIC: [u8; 4] = *b"PAR1";
@@ -17,23 +17,23 @@ const TAIL: u64 = 8;
 
 /// What a file says of itself.
 #[derive(Debug)]
-pub(super) struct Footer {
+pub(super) struct ParquetFooter {
     /// Its columns, in their order.
-    pub(super) leaves: Vec<Leaf>,
-    pub(super) groups: Vec<Group>,
+    pub(super) leaves: Vec<LeafColumn>,
+    pub(super) groups: Vec<RowGroup>,
 }
 
 /// A row group.
 #[derive(Debug)]
-pub(super) struct Group {
+pub(super) struct RowGroup {
     pub(super) rows: u64,
     /// For each column, its values.
-    pub(super) chunks: Vec<Chunk>,
+    pub(super) chunks: Vec<ColumnChunk>,
 }
 
 /// The values of a column in a row group.
 #[derive(Clone, Debug)]
-pub(super) struct Chunk {
+pub(super) struct ColumnChunk {
     /// The number of the way that its pages are compressed.
     pub(super) codec: i32,
     /// Values, nulls and empty lists included.
@@ -44,7 +44,7 @@ pub(super) struct Chunk {
 }
 
 /// Reads the footer of a file.
-pub(super) fn read(file: &File) -> Result<Footer> {
+pub(super) fn read_footer(file: &File) -> ThriftResult<ParquetFooter> {
     let length = file.metadata().map_err(|error| error.to_string())?.len();
     let least = MAGIC.len() as u64 + TAIL;
     if length < least {
@@ -75,19 +75,19 @@ pub(super) fn read(file: &File) -> Result<Footer> {
     Ok(footer)
 }
 
-fn parse(bytes: &[u8], begin: u64) -> Result<Footer> {
+fn parse(bytes: &[u8], begin: u64) -> ThriftResult<ParquetFooter> {
     let (mut nodes, mut groups, mut rows) = (Vec::new(), Vec::new(), None);
-    Reader::new(bytes).structure(|reader, field| {
+    CompactReader::new(bytes).read_struct(|reader, field| {
         match field.id {
-            2 => nodes = reader.structures(field, Node::read)?,
+            2 => nodes = reader.read_struct_list(field, SchemaNode::read)?,
             3 => rows = Some(reader.count(field)?),
-            4 => groups = reader.structures(field, |reader| group(reader, begin))?,
+            4 => groups = reader.read_struct_list(field, |reader| parse_row_group(reader, begin))?,
             8 => return Err("it is encrypted; save the file without a key".to_owned()),
             _ => return Ok(false),
         }
         Ok(true)
     })?;
-    let leaves = leaves(&nodes)?;
+    let leaves = leaf_columns(&nodes)?;
     if let Some(group) = groups.iter().find(|group| group.chunks.len() != leaves.len()) {
         return Err(format!("a row group with {} columns of {}", group.chunks.len(), leaves.len()));
     }
@@ -95,16 +95,16 @@ fn parse(bytes: &[u8], begin: u64) -> Result<Footer> {
     if sum.is_none() || sum != rows {
         return Err("the rows of its row groups are not as many as the file's".to_owned());
     }
-    Ok(Footer { leaves, groups })
+    Ok(ParquetFooter { leaves, groups })
 }
 
 /// Refuses what a file of this length could not reasonably hold.
-fn check_size(footer: &Footer, length: u64) -> Result<()> {
+fn check_size(footer: &ParquetFooter, length: u64) -> ThriftResult<()> {
     let mut bytes = 0u64;
     for group in &footer.groups {
         for (chunk, leaf) in group.chunks.iter().zip(&footer.leaves) {
             // A value that is not there takes none, but its level does.
-            let width = leaf.width().max(1) as u64;
+            let width = leaf.encoded_bytes_min().max(1) as u64;
             bytes = chunk.values.checked_mul(width).and_then(|it| it.checked_add(bytes)).unwrap_or(u64::MAX);
             if leaf.is_flat() && chunk.values != group.rows {
                 let (name, values, rows) = (&leaf.name, chunk.values, group.rows);
@@ -120,25 +120,25 @@ fn check_size(footer: &Footer, length: u64) -> Result<()> {
     Ok(())
 }
 
-fn group(reader: &mut Reader<'_>, limit: u64) -> Result<Group> {
+fn parse_row_group(reader: &mut CompactReader<'_>, limit: u64) -> ThriftResult<RowGroup> {
     let (mut chunks, mut rows) = (Vec::new(), None);
-    reader.structure(|reader, field| {
+    reader.read_struct(|reader, field| {
         match field.id {
-            1 => chunks = reader.structures(field, |reader| chunk(reader, limit))?,
+            1 => chunks = reader.read_struct_list(field, |reader| parse_column_chunk(reader, limit))?,
             3 => rows = Some(reader.count(field)?),
             _ => return Ok(false),
         }
         Ok(true)
     })?;
-    Ok(Group { rows: rows.ok_or("a row group does not say how many rows it has")?, chunks })
+    Ok(RowGroup { rows: rows.ok_or("a row group does not say how many rows it has")?, chunks })
 }
 
-fn chunk(reader: &mut Reader<'_>, limit: u64) -> Result<Chunk> {
-    let mut meta = Meta::default();
-    reader.structure(|reader, field| {
+fn parse_column_chunk(reader: &mut CompactReader<'_>, limit: u64) -> ThriftResult<ColumnChunk> {
+    let mut meta = ColumnMetadata::default();
+    reader.read_struct(|reader, field| {
         match field.id {
             1 => return Err("a column lies in another file".to_owned()),
-            3 => reader.inner(field, |reader, field| meta.read(reader, field))?,
+            3 => reader.read_nested_struct(field, |reader, field| meta.read(reader, field))?,
             8 | 9 => return Err("a column is encrypted; save the file without a key".to_owned()),
             _ => return Ok(false),
         }
@@ -149,18 +149,18 @@ fn chunk(reader: &mut Reader<'_>, limit: u64) -> Result<Chunk> {
     };
     if values == 0 {
         // Without rows there may be no data page, and then it lies nowhere.
-        return Ok(Chunk { codec, values, start: 0, end: 0 });
+        return Ok(ColumnChunk { codec, values, start: 0, end: 0 });
     }
     // Writers that have no dictionary say 0 sometimes.
     let start = meta.dictionary.filter(|start| *start > 0 && *start < data).unwrap_or(data);
     let end = start.checked_add(bytes).filter(|end| *end <= limit && start >= MAGIC.len() as u64);
     let end = end.ok_or_else(|| format!("a column of {bytes} bytes at {start} does not lie before the footer"))?;
-    Ok(Chunk { codec, values, start, end })
+    Ok(ColumnChunk { codec, values, start, end })
 }
 
 /// `ColumnMetaData`, as far as it is needed.
 #[derive(Default)]
-struct Meta {
+struct ColumnMetadata {
     codec: Option<i32>,
     values: Option<u64>,
     bytes: Option<u64>,
@@ -168,8 +168,8 @@ struct Meta {
     dictionary: Option<u64>,
 }
 
-impl Meta {
-    fn read(&mut self, reader: &mut Reader<'_>, field: Field) -> Result<bool> {
+impl ColumnMetadata {
+    fn read(&mut self, reader: &mut CompactReader<'_>, field: ThriftField) -> ThriftResult<bool> {
         match field.id {
             4 => self.codec = Some(reader.i32(field)?),
             5 => self.values = Some(reader.count(field)?),

@@ -2,22 +2,22 @@
 
 use parquet::basic::Encoding;
 
-use super::thrift::{Field, Reader, Result};
+use super::thrift::{CompactReader, ThriftField, ThriftResult};
 
 /// `PageHeader`.
 #[derive(Debug)]
-pub(super) struct Header {
+pub(super) struct PageHeader {
     /// Bytes of the page as it lies in the file, and expanded.
     pub(super) compressed: usize,
     pub(super) expanded: usize,
     /// The checksum of the page as it lies in the file.
     pub(super) crc: Option<u32>,
-    pub(super) kind: Kind,
+    pub(super) kind: PageKind,
 }
 
 /// What a page holds.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Kind {
+pub(super) enum PageKind {
     /// Values, after their levels, whose encodings are those of definition and repetition.
     Data { values: u32, encoding: Encoding, levels: (Encoding, Encoding) },
     /// Values, after their levels, which are never compressed and have these lengths.
@@ -30,33 +30,35 @@ pub(super) enum Kind {
 
 /// The fields of all three kinds of headers, before it is known which one it is.
 #[derive(Default)]
-struct Parts {
+struct PageHeaderFields {
     /// Numbers by the place that they have in their structure.
     numbers: [Option<i32>; 8],
     compressed: Option<bool>,
 }
 
 /// Reads the header that these bytes begin with, and says how long it is.
-pub(super) fn parse(bytes: &[u8]) -> Result<(Header, usize)> {
-    let mut reader = Reader::new(bytes);
-    let (mut outer, mut data, mut dictionary, mut data_v2) = (Parts::default(), None, None, None);
-    reader.structure(|reader, field| {
+pub(super) fn parse(bytes: &[u8]) -> ThriftResult<(PageHeader, usize)> {
+    let mut reader = CompactReader::new(bytes);
+    let (mut outer, mut data, mut dictionary, mut data_v2) = (PageHeaderFields::default(), None, None, None);
+    reader.read_struct(|reader, field| {
         match field.id {
-            1..=4 => outer.number(reader, field)?,
-            5 => data = Some(parts(reader, field, 4)?),
-            7 => dictionary = Some(parts(reader, field, 2)?),
-            8 => data_v2 = Some(parts(reader, field, 6)?),
+            1..=4 => outer.read_number(reader, field)?,
+            5 => data = Some(parse_fields(reader, field, 4)?),
+            7 => dictionary = Some(parse_fields(reader, field, 2)?),
+            8 => data_v2 = Some(parse_fields(reader, field, 6)?),
             _ => return Ok(false),
         }
         Ok(true)
     })?;
     let kind = match (outer.signed(1)?, data, dictionary, data_v2) {
-        (0, Some(it), _, _) => {
-            Kind::Data { values: it.count(1)?, encoding: it.encoding(2)?, levels: (it.encoding(3)?, it.encoding(4)?) }
-        }
-        (1, ..) => Kind::Index,
-        (2, _, Some(it), _) => Kind::Dictionary { values: it.count(1)?, encoding: it.encoding(2)? },
-        (3, _, _, Some(it)) => Kind::DataV2 {
+        (0, Some(it), _, _) => PageKind::Data {
+            values: it.count(1)?,
+            encoding: it.encoding(2)?,
+            levels: (it.encoding(3)?, it.encoding(4)?),
+        },
+        (1, ..) => PageKind::Index,
+        (2, _, Some(it), _) => PageKind::Dictionary { values: it.count(1)?, encoding: it.encoding(2)? },
+        (3, _, _, Some(it)) => PageKind::DataV2 {
             values: it.count(1)?,
             nulls: it.count(2)?,
             rows: it.count(3)?,
@@ -67,7 +69,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<(Header, usize)> {
         },
         (kind, ..) => return Err(format!("no page's header: kind {kind} without its fields")),
     };
-    let header = Header {
+    let header = PageHeader {
         expanded: outer.count(2)? as usize,
         compressed: outer.count(3)? as usize,
         crc: outer.numbers[4].map(|crc| crc as u32),
@@ -77,11 +79,11 @@ pub(super) fn parse(bytes: &[u8]) -> Result<(Header, usize)> {
 }
 
 /// The numbers up to this field of a structure within the header.
-fn parts(reader: &mut Reader<'_>, field: Field, last: i16) -> Result<Parts> {
-    let mut parts = Parts::default();
-    reader.inner(field, |reader, field| {
+fn parse_fields(reader: &mut CompactReader<'_>, field: ThriftField, last: i16) -> ThriftResult<PageHeaderFields> {
+    let mut parts = PageHeaderFields::default();
+    reader.read_nested_struct(field, |reader, field| {
         match field.id {
-            id if id <= last => parts.number(reader, field)?,
+            id if id <= last => parts.read_number(reader, field)?,
             7 => parts.compressed = Some(reader.bool(field)?),
             _ => return Ok(false),
         }
@@ -90,8 +92,8 @@ fn parts(reader: &mut Reader<'_>, field: Field, last: i16) -> Result<Parts> {
     Ok(parts)
 }
 
-impl Parts {
-    fn number(&mut self, reader: &mut Reader<'_>, field: Field) -> Result<()> {
+impl PageHeaderFields {
+    fn read_number(&mut self, reader: &mut CompactReader<'_>, field: ThriftField) -> ThriftResult<()> {
         let number = reader.i32(field)?;
         if let Some(place) = usize::try_from(field.id).ok().and_then(|at| self.numbers.get_mut(at)) {
             *place = Some(number);
@@ -99,15 +101,15 @@ impl Parts {
         Ok(())
     }
 
-    fn signed(&self, at: usize) -> Result<i32> {
+    fn signed(&self, at: usize) -> ThriftResult<i32> {
         self.numbers[at].ok_or_else(|| format!("its header lacks field {at}"))
     }
 
-    fn count(&self, at: usize) -> Result<u32> {
+    fn count(&self, at: usize) -> ThriftResult<u32> {
         u32::try_from(self.signed(at)?).map_err(|_| format!("field {at} of its header is negative"))
     }
 
-    fn encoding(&self, at: usize) -> Result<Encoding> {
+    fn encoding(&self, at: usize) -> ThriftResult<Encoding> {
         #[expect(deprecated, reason = "pages say it of levels that they do not have")]
         let packed = Encoding::BIT_PACKED;
         Ok(match self.signed(at)? {
@@ -126,7 +128,7 @@ impl Parts {
 }
 
 /// How many values deltas say that they are: the third number of their header.
-pub(super) fn delta_values(bytes: &[u8]) -> Option<u64> {
+pub(super) fn delta_value_count(bytes: &[u8]) -> Option<u64> {
     let mut bytes = bytes.iter();
     let mut number = || {
         let mut number = 0u64;

@@ -18,10 +18,10 @@ use parquet::column::page::{Page, PageMetadata, PageReader};
 use parquet::errors::ParquetError;
 use ruzstd::decoding::StreamingDecoder;
 
-use super::footer::Chunk;
-use super::header::{self, Header, Kind};
-use super::schema::Leaf;
-use super::thrift::Result;
+use super::footer::ColumnChunk;
+use super::header::{self, PageHeader, PageKind};
+use super::schema::LeafColumn;
+use super::thrift::ThriftResult;
 use crate::limits::{
     PARQUET_DICTIONARY_VALUES_MAX, PARQUET_PAGE_BYTES_MAX, PARQUET_PAGE_HEADER_BYTES_MAX, PARQUET_PAGE_VALUES_MAX,
     PARQUET_VALUES_HELD_MAX,
@@ -31,13 +31,13 @@ use crate::limits::{
 const HEADER_BYTES: u64 = 1 << 10;
 
 /// The pages that are left of a column in a row group.
-pub(super) struct Pages {
+pub(super) struct BoundedPageReader {
     file: File,
     physical: Physical,
     length: usize,
     /// Whether values have definition levels, and repetition levels, before them.
     levels: (bool, bool),
-    chunk: Chunk,
+    chunk: ColumnChunk,
     /// The next page's first byte.
     at: u64,
     /// Values that data pages may have still.
@@ -47,9 +47,14 @@ pub(super) struct Pages {
     has_dictionary: bool,
 }
 
-impl Pages {
-    pub(super) fn new(file: &File, leaf: &Leaf, chunk: &Chunk, gathered: Arc<AtomicU64>) -> Result<Pages> {
-        Ok(Pages {
+impl BoundedPageReader {
+    pub(super) fn new(
+        file: &File,
+        leaf: &LeafColumn,
+        chunk: &ColumnChunk,
+        gathered: Arc<AtomicU64>,
+    ) -> ThriftResult<BoundedPageReader> {
+        Ok(BoundedPageReader {
             file: file.try_clone().map_err(|error| error.to_string())?,
             physical: leaf.physical,
             length: leaf.length,
@@ -62,10 +67,10 @@ impl Pages {
         })
     }
 
-    fn page(&mut self) -> Result<Option<Page>> {
+    fn next_page(&mut self) -> ThriftResult<Option<Page>> {
         while self.at < self.chunk.end {
             let at = self.at;
-            let page = self.read().map_err(|reason| format!("its page at byte {at}: {reason}"))?;
+            let page = self.read_page().map_err(|reason| format!("its page at byte {at}: {reason}"))?;
             if page.is_some() {
                 return Ok(page);
             }
@@ -77,8 +82,8 @@ impl Pages {
     }
 
     /// Reads the next page; none where it is of a kind that is skipped.
-    fn read(&mut self) -> Result<Option<Page>> {
-        let header = self.header()?;
+    fn read_page(&mut self) -> ThriftResult<Option<Page>> {
+        let header = self.read_header()?;
         if header.expanded > PARQUET_PAGE_BYTES_MAX || header.compressed > PARQUET_PAGE_BYTES_MAX {
             return Err(format!("more than {PARQUET_PAGE_BYTES_MAX} bytes; write smaller pages"));
         }
@@ -98,14 +103,14 @@ impl Pages {
         }
         match header.kind {
             // The decoder takes a page without values for the last one.
-            Kind::Index | Kind::Data { values: 0, .. } | Kind::DataV2 { values: 0, .. } => Ok(None),
-            Kind::Dictionary { .. } => self.dictionary(&header, &bytes).map(Some),
-            Kind::Data { .. } | Kind::DataV2 { .. } => self.data(&header, bytes).map(Some),
+            PageKind::Index | PageKind::Data { values: 0, .. } | PageKind::DataV2 { values: 0, .. } => Ok(None),
+            PageKind::Dictionary { .. } => self.read_dictionary_page(&header, &bytes).map(Some),
+            PageKind::Data { .. } | PageKind::DataV2 { .. } => self.read_data_page(&header, bytes).map(Some),
         }
     }
 
     /// Reads the next page's header, and goes to what is after it.
-    fn header(&mut self) -> Result<Header> {
+    fn read_header(&mut self) -> ThriftResult<PageHeader> {
         let left = self.chunk.end - self.at;
         let mut window = HEADER_BYTES;
         loop {
@@ -122,8 +127,8 @@ impl Pages {
         }
     }
 
-    fn dictionary(&mut self, header: &Header, bytes: &[u8]) -> Result<Page> {
-        let Kind::Dictionary { values, encoding } = header.kind else { return Err("no dictionary".to_owned()) };
+    fn read_dictionary_page(&mut self, header: &PageHeader, bytes: &[u8]) -> ThriftResult<Page> {
+        let PageKind::Dictionary { values, encoding } = header.kind else { return Err("no dictionary".to_owned()) };
         if self.has_dictionary || self.values < self.chunk.values {
             return Err("a dictionary that does not come first".to_owned());
         }
@@ -146,14 +151,14 @@ impl Pages {
             return Err(format!("a dictionary of {values} values in {} bytes", header.expanded));
         }
         self.has_dictionary = true;
-        let buf = expand(self.chunk.codec, bytes, header.expanded)?.into();
+        let buf = decompress_page(self.chunk.codec, bytes, header.expanded)?.into();
         Ok(Page::DictionaryPage { buf, num_values: values, encoding, is_sorted: false })
     }
 
-    fn data(&mut self, header: &Header, mut bytes: Vec<u8>) -> Result<Page> {
+    fn read_data_page(&mut self, header: &PageHeader, mut bytes: Vec<u8>) -> ThriftResult<Page> {
         let (values, encoding) = match header.kind {
-            Kind::Data { values, encoding, .. } | Kind::DataV2 { values, encoding, .. } => (values, encoding),
-            Kind::Dictionary { .. } | Kind::Index => return Err("no data".to_owned()),
+            PageKind::Data { values, encoding, .. } | PageKind::DataV2 { values, encoding, .. } => (values, encoding),
+            PageKind::Dictionary { .. } | PageKind::Index => return Err("no data".to_owned()),
         };
         if u64::from(values) > self.values {
             let all = self.chunk.values;
@@ -162,17 +167,17 @@ impl Pages {
         if values > PARQUET_PAGE_VALUES_MAX {
             return Err(format!("more than {PARQUET_PAGE_VALUES_MAX} values; write smaller pages"));
         }
-        self.gather(values)?;
+        self.reserve_values(values)?;
         self.values -= u64::from(values);
         let codec = self.chunk.codec;
         let (page, skipped) = match header.kind {
-            Kind::DataV2 { nulls, rows, defined, repeated, compressed, .. } => {
+            PageKind::DataV2 { nulls, rows, defined, repeated, compressed, .. } => {
                 let skipped = (defined as usize).saturating_add(repeated as usize);
                 if skipped > bytes.len().min(header.expanded) || nulls > values {
                     return Err("its levels are longer than it, or it has more nulls than values".to_owned());
                 }
                 let codec = if compressed { codec } else { 0 };
-                let rest = expand(codec, &bytes[skipped..], header.expanded - skipped)?;
+                let rest = decompress_page(codec, &bytes[skipped..], header.expanded - skipped)?;
                 bytes.truncate(skipped);
                 bytes.extend(rest);
                 let page = Page::DataPageV2 {
@@ -189,7 +194,7 @@ impl Pages {
                 (page, skipped)
             }
             _ => {
-                let buf: Bytes = expand(codec, &bytes, header.expanded)?.into();
+                let buf: Bytes = decompress_page(codec, &bytes, header.expanded)?.into();
                 let skipped = self.level_bytes(header, &buf)?;
                 let page = Page::DataPage {
                     buf,
@@ -208,7 +213,7 @@ impl Pages {
 
     /// Refuses a page with which the decoder would hold more values than a page may have. It gives no row before it has
     /// seen the next one begin, and levels may say that a single list goes on over all pages.
-    fn gather(&self, values: u32) -> Result<()> {
+    fn reserve_values(&self, values: u32) -> ThriftResult<()> {
         let (_, are_lists) = self.levels;
         let gathered = self.gathered.fetch_add(values.into(), Ordering::Relaxed) + u64::from(values);
         if are_lists && gathered > PARQUET_VALUES_HELD_MAX.into() {
@@ -220,8 +225,8 @@ impl Pages {
     }
 
     /// Bytes of the levels before the values.
-    fn level_bytes(&self, header: &Header, bytes: &[u8]) -> Result<usize> {
-        let Kind::Data { levels: (defined, repeated), .. } = header.kind else { return Ok(0) };
+    fn level_bytes(&self, header: &PageHeader, bytes: &[u8]) -> ThriftResult<usize> {
+        let PageKind::Data { levels: (defined, repeated), .. } = header.kind else { return Ok(0) };
         let mut at = 0usize;
         for (there, encoding) in [(self.levels.1, repeated), (self.levels.0, defined)] {
             if !there {
@@ -238,13 +243,13 @@ impl Pages {
     }
 
     /// Refuses encodings that are not read, and what would make their decoders reserve more than they should.
-    fn check_encoding(&self, encoding: Encoding, values: u32, bytes: &[u8]) -> Result<()> {
+    fn check_encoding(&self, encoding: Encoding, values: u32, bytes: &[u8]) -> ThriftResult<()> {
         match encoding {
             Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY if !self.has_dictionary => {
                 Err("it refers to a dictionary, and none comes before it".to_owned())
             }
             Encoding::DELTA_LENGTH_BYTE_ARRAY if self.physical == Physical::BYTE_ARRAY => {
-                match header::delta_values(bytes) {
+                match header::delta_value_count(bytes) {
                     Some(count) if count <= u64::from(values.min(PARQUET_VALUES_HELD_MAX)) => Ok(()),
                     _ => Err("it has more lengths than values".to_owned()),
                 }
@@ -260,7 +265,7 @@ impl Pages {
     }
 }
 
-impl Iterator for Pages {
+impl Iterator for BoundedPageReader {
     type Item = std::result::Result<Page, ParquetError>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -268,9 +273,9 @@ impl Iterator for Pages {
     }
 }
 
-impl PageReader for Pages {
+impl PageReader for BoundedPageReader {
     fn get_next_page(&mut self) -> std::result::Result<Option<Page>, ParquetError> {
-        self.page().map_err(ParquetError::General)
+        self.next_page().map_err(ParquetError::General)
     }
 
     fn peek_next_page(&mut self) -> std::result::Result<Option<PageMetadata>, ParquetError> {
@@ -288,29 +293,29 @@ impl PageReader for Pages {
 }
 
 /// What these bytes expand to, which must be so many.
-fn expand(codec: i32, bytes: &[u8], expanded: usize) -> Result<Vec<u8>> {
+fn decompress_page(codec: i32, bytes: &[u8], expanded: usize) -> ThriftResult<Vec<u8>> {
     // A page without values is not compressed, whatever the column says.
     if codec == 0 || (expanded == 0 && bytes.is_empty()) {
-        return same_size(bytes.to_vec(), expanded);
+        return check_size(bytes.to_vec(), expanded);
     }
     match codec {
         1 => {
             let mut out = vec![0; expanded];
             let found = snap::raw::Decoder::new().decompress(bytes, &mut out).map_err(|it| it.to_string())?;
             out.truncate(found);
-            same_size(out, expanded)
+            check_size(out, expanded)
         }
-        2 => bounded(MultiGzDecoder::new(bytes), expanded),
+        2 => read_bounded(MultiGzDecoder::new(bytes), expanded),
         6 => {
             let limit = PARQUET_PAGE_BYTES_MAX as u64;
             let decoder = StreamingDecoder::new_with_max_window_size(bytes, limit).map_err(|it| it.to_string())?;
-            bounded(decoder, expanded)
+            read_bounded(decoder, expanded)
         }
         7 => {
             let mut out = vec![0; expanded];
             let found = lz4_flex::block::decompress_into(bytes, &mut out).map_err(|it| it.to_string())?;
             out.truncate(found);
-            same_size(out, expanded)
+            check_size(out, expanded)
         }
         other => {
             let name = ["LZO", "BROTLI", "LZ4 of the old form"].get(other.wrapping_sub(3) as usize);
@@ -321,13 +326,13 @@ fn expand(codec: i32, bytes: &[u8], expanded: usize) -> Result<Vec<u8>> {
 }
 
 /// All that a reader gives, and no byte more than it should give is kept.
-fn bounded(reader: impl Read, expanded: usize) -> Result<Vec<u8>> {
+fn read_bounded(reader: impl Read, expanded: usize) -> ThriftResult<Vec<u8>> {
     let mut out = Vec::new();
     reader.take(expanded as u64 + 1).read_to_end(&mut out).map_err(|error| error.to_string())?;
-    same_size(out, expanded)
+    check_size(out, expanded)
 }
 
-fn same_size(bytes: Vec<u8>, expanded: usize) -> Result<Vec<u8>> {
+fn check_size(bytes: Vec<u8>, expanded: usize) -> ThriftResult<Vec<u8>> {
     if bytes.len() == expanded {
         return Ok(bytes);
     }
@@ -340,11 +345,11 @@ mod tests {
     use parquet::basic::Type as Physical;
     use saggar_tensor::DType;
 
-    use super::super::schema::Kind as Values;
+    use super::super::schema::ValueKind as Values;
     use super::*;
 
     /// A data page of so many truth values, in a run of levels and a run of values, as its header and content.
-    fn page(values: u32) -> Vec<u8> {
+    fn data_page(values: u32) -> Vec<u8> {
         let zigzag = |number: u32| {
             let mut number = u64::from(number) << 1;
             let mut bytes = Vec::new();
@@ -373,11 +378,11 @@ mod tests {
     }
 
     /// The pages of a column of lists, or of none.
-    fn pages(list: Option<i16>, sizes: &[u32]) -> (Pages, Arc<AtomicU64>) {
-        let bytes: Vec<u8> = sizes.iter().flat_map(|values| page(*values)).collect();
+    fn page_reader(list: Option<i16>, sizes: &[u32]) -> (BoundedPageReader, Arc<AtomicU64>) {
+        let bytes: Vec<u8> = sizes.iter().flat_map(|values| data_page(*values)).collect();
         let path = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(path.path(), &bytes).unwrap();
-        let leaf = Leaf {
+        let leaf = LeafColumn {
             name: "x".to_owned(),
             physical: Physical::BOOLEAN,
             length: 0,
@@ -386,23 +391,23 @@ mod tests {
             list,
         };
         let values = sizes.iter().map(|values| u64::from(*values)).sum();
-        let chunk = Chunk { codec: 0, values, start: 0, end: bytes.len() as u64 };
+        let chunk = ColumnChunk { codec: 0, values, start: 0, end: bytes.len() as u64 };
         let gathered = Arc::new(AtomicU64::new(0));
-        (Pages::new(path.as_file(), &leaf, &chunk, Arc::clone(&gathered)).unwrap(), gathered)
+        (BoundedPageReader::new(path.as_file(), &leaf, &chunk, Arc::clone(&gathered)).unwrap(), gathered)
     }
 
     #[test]
-    fn a_list_does_not_go_on_over_pages_without_end() {
+    fn the_values_of_a_list_across_pages_are_limited() {
         let half = PARQUET_VALUES_HELD_MAX / 2;
-        let (mut lists, _) = pages(Some(1), &[half; 3]);
-        assert!(lists.page().is_ok() && lists.page().is_ok());
-        let error = lists.page().unwrap_err();
+        let (mut lists, _) = page_reader(Some(1), &[half; 3]);
+        assert!(lists.next_page().is_ok() && lists.next_page().is_ok());
+        let error = lists.next_page().unwrap_err();
         assert!(error.contains("lists of more than 8388608 values"), "{error}");
-        let (mut lists, gathered) = pages(Some(1), &[half; 3]);
-        assert!(lists.page().is_ok() && lists.page().is_ok());
+        let (mut lists, gathered) = page_reader(Some(1), &[half; 3]);
+        assert!(lists.next_page().is_ok() && lists.next_page().is_ok());
         gathered.store(0, Ordering::Relaxed);
-        assert!(lists.page().is_ok(), "rows came between");
-        let (mut flat, _) = pages(None, &[half; 3]);
-        assert!((0..3).all(|_| flat.page().is_ok()), "only lists are gathered");
+        assert!(lists.next_page().is_ok(), "rows came between");
+        let (mut flat, _) = page_reader(None, &[half; 3]);
+        assert!((0..3).all(|_| flat.next_page().is_ok()), "only lists are gathered");
     }
 }

@@ -7,7 +7,7 @@
 use parquet::basic::Type as Physical;
 use saggar_tensor::DType;
 
-use super::thrift::{Reader, Result};
+use super::thrift::{CompactReader, ThriftResult};
 use crate::limits::{DATASET_NAMES_MAX, PARQUET_NAME_BYTES_MAX, PARQUET_PAGE_BYTES_MAX};
 
 /// Groups within each other.
@@ -15,7 +15,7 @@ const DEPTH_MAX: usize = 16;
 
 /// What a value becomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ValueKind {
     /// An element of this type.
     Number(DType),
     /// So many `uint8`.
@@ -26,44 +26,44 @@ pub(super) enum Kind {
 
 /// A column.
 #[derive(Clone, Debug)]
-pub(super) struct Leaf {
+pub(super) struct LeafColumn {
     /// The name of the field that it is, or its path in one.
     pub(super) name: String,
     pub(super) physical: Physical,
     /// Bytes of a value of fixed length, else 0.
     pub(super) length: usize,
     /// What its values become, or why they become nothing.
-    pub(super) kind: Result<Kind>,
+    pub(super) kind: ThriftResult<ValueKind>,
     /// The definition level of a value that is there.
     pub(super) defined: i16,
     /// For a list, the definition level from which on it has elements.
     pub(super) list: Option<i16>,
 }
 
-impl Leaf {
+impl LeafColumn {
     /// Whether each row has one value or none.
     pub(super) fn is_flat(&self) -> bool {
         self.list.is_none() && self.kind.is_ok()
     }
 
     /// Whether the values of both become the same.
-    pub(super) fn same(&self, other: &Leaf) -> bool {
+    pub(super) fn has_same_values(&self, other: &LeafColumn) -> bool {
         self.kind == other.kind && self.list.is_some() == other.list.is_some()
     }
 
     /// What its values become, for messages.
     pub(super) fn describe(&self) -> String {
         let item = match self.kind {
-            Ok(Kind::Number(dtype)) => dtype.to_string(),
-            Ok(Kind::Bytes(length)) => format!("{length} bytes"),
-            Ok(Kind::Text) => "text".to_owned(),
+            Ok(ValueKind::Number(dtype)) => dtype.to_string(),
+            Ok(ValueKind::Bytes(length)) => format!("{length} bytes"),
+            Ok(ValueKind::Text) => "text".to_owned(),
             Err(_) => "what is not read".to_owned(),
         };
         if self.list.is_some() { format!("it is a list of {item}") } else { format!("it is {item}") }
     }
 
     /// Bytes that a value takes in a file at least, where it is not in a dictionary.
-    pub(super) fn width(&self) -> usize {
+    pub(super) fn encoded_bytes_min(&self) -> usize {
         match self.physical {
             Physical::BOOLEAN => 0,
             Physical::INT32 | Physical::FLOAT | Physical::BYTE_ARRAY => 4,
@@ -76,7 +76,7 @@ impl Leaf {
 
 /// `SchemaElement`: a node of the tree of fields, before those within it.
 #[derive(Debug, Default)]
-pub(super) struct Node {
+pub(super) struct SchemaNode {
     name: String,
     physical: Option<i32>,
     length: i32,
@@ -94,24 +94,24 @@ const REPEATED: i32 = 2;
 const LIST_CONVERTED: i32 = 3;
 const LIST_LOGICAL: i16 = 3;
 
-impl Node {
-    pub(super) fn read(reader: &mut Reader<'_>) -> Result<Node> {
-        let mut node = Node::default();
+impl SchemaNode {
+    pub(super) fn read(reader: &mut CompactReader<'_>) -> ThriftResult<SchemaNode> {
+        let mut node = SchemaNode::default();
         let mut name = None;
-        reader.structure(|reader, field| {
+        reader.read_struct(|reader, field| {
             match field.id {
                 1 => node.physical = Some(reader.i32(field)?),
                 2 => node.length = reader.i32(field)?,
                 3 => node.repetition = reader.i32(field)?,
-                4 => name = Some(name_of(reader.text(field)?)?),
+                4 => name = Some(check_name(reader.text(field)?)?),
                 5 => node.children = reader.count(field)? as usize,
                 6 => node.converted = Some(reader.i32(field)?),
-                10 => reader.inner(field, |reader, field| {
+                10 => reader.read_nested_struct(field, |reader, field| {
                     node.logical = Some(field.id);
                     if field.id != INTEGER {
                         return Ok(false);
                     }
-                    reader.inner(field, |reader, field| {
+                    reader.read_nested_struct(field, |reader, field| {
                         match field.id {
                             1 => node.integer.0 = reader.i8(field)?,
                             2 => node.integer.1 = reader.bool(field)?,
@@ -135,7 +135,7 @@ impl Node {
 }
 
 /// A name, which is not too long to be a part of many columns' names.
-fn name_of(text: &str) -> Result<String> {
+fn check_name(text: &str) -> ThriftResult<String> {
     if text.len() > PARQUET_NAME_BYTES_MAX {
         let bytes = text.len();
         return Err(format!("a name in its schema has {bytes} bytes, and at most {PARQUET_NAME_BYTES_MAX} are read"));
@@ -144,11 +144,11 @@ fn name_of(text: &str) -> Result<String> {
 }
 
 /// The columns of a schema, whose nodes are listed with the root first and each before those within it.
-pub(super) fn leaves(nodes: &[Node]) -> Result<Vec<Leaf>> {
+pub(super) fn leaf_columns(nodes: &[SchemaNode]) -> ThriftResult<Vec<LeafColumn>> {
     let Some((root, mut rest)) = nodes.split_first() else { return Err("it has no schema".to_owned()) };
     let mut leaves = Vec::new();
     for _ in 0..root.children {
-        rest = walk(rest, &mut Vec::new(), &mut leaves)?;
+        rest = collect_leaf_columns(rest, &mut Vec::new(), &mut leaves)?;
     }
     if !rest.is_empty() {
         return Err("its schema has fields that are in no group".to_owned());
@@ -157,7 +157,11 @@ pub(super) fn leaves(nodes: &[Node]) -> Result<Vec<Leaf>> {
 }
 
 /// Adds the columns that the first node has, which is within these, and gives the nodes after it.
-fn walk<'a>(nodes: &'a [Node], path: &mut Vec<&'a Node>, leaves: &mut Vec<Leaf>) -> Result<&'a [Node]> {
+fn collect_leaf_columns<'a>(
+    nodes: &'a [SchemaNode],
+    path: &mut Vec<&'a SchemaNode>,
+    leaves: &mut Vec<LeafColumn>,
+) -> ThriftResult<&'a [SchemaNode]> {
     let Some((node, mut rest)) = nodes.split_first() else {
         return Err("its schema ends early".to_owned());
     };
@@ -169,16 +173,16 @@ fn walk<'a>(nodes: &'a [Node], path: &mut Vec<&'a Node>, leaves: &mut Vec<Leaf>)
         if leaves.len() == DATASET_NAMES_MAX {
             return Err(format!("more than {DATASET_NAMES_MAX} columns"));
         }
-        leaves.push(leaf(path, node, physical)?);
+        leaves.push(leaf_column(path, node, physical)?);
     }
     for _ in 0..node.children {
-        rest = walk(rest, path, leaves)?;
+        rest = collect_leaf_columns(rest, path, leaves)?;
     }
     path.pop();
     Ok(rest)
 }
 
-fn leaf(path: &[&Node], node: &Node, physical: i32) -> Result<Leaf> {
+fn leaf_column(path: &[&SchemaNode], node: &SchemaNode, physical: i32) -> ThriftResult<LeafColumn> {
     let physical = match physical {
         0 => Physical::BOOLEAN,
         1 => Physical::INT32,
@@ -199,22 +203,24 @@ fn leaf(path: &[&Node], node: &Node, physical: i32) -> Result<Leaf> {
         return Err(format!("column {} has {claim}", node.name));
     }
     let levels =
-        |nodes: &[&Node]| nodes.iter().filter(|it| [OPTIONAL, REPEATED].contains(&it.repetition)).count() as i16;
+        |nodes: &[&SchemaNode]| nodes.iter().filter(|it| [OPTIONAL, REPEATED].contains(&it.repetition)).count() as i16;
     let repeated = path.iter().position(|node| node.repetition == REPEATED);
-    let form = form(path);
+    let form = check_nesting(path);
     let names: Vec<_> = path.iter().map(|node| node.name.as_str()).collect();
     let name = if form.is_ok() { names[..1].concat() } else { names.join(".") };
-    let kind = form.and_then(|()| kind(node, physical, length)).and_then(|kind| match (kind, repeated) {
-        (Kind::Text | Kind::Bytes(_), Some(_)) => Err("a list of strings or bytes; save it as numbers".to_owned()),
+    let kind = form.and_then(|()| value_kind(node, physical, length)).and_then(|kind| match (kind, repeated) {
+        (ValueKind::Text | ValueKind::Bytes(_), Some(_)) => {
+            Err("a list of strings or bytes; save it as numbers".to_owned())
+        }
         _ => Ok(kind),
     });
     let list = repeated.map(|at| levels(&path[..=at]));
-    Ok(Leaf { name, physical, length, kind, defined: levels(path), list })
+    Ok(LeafColumn { name, physical, length, kind, defined: levels(path), list })
 }
 
 /// Refuses what is neither a plain value nor a list of them.
-fn form(path: &[&Node]) -> Result<()> {
-    let plain = |node: &Node| node.repetition != REPEATED;
+fn check_nesting(path: &[&SchemaNode]) -> ThriftResult<()> {
+    let plain = |node: &SchemaNode| node.repetition != REPEATED;
     let good = match path {
         [_] => true,
         // Old lists of two levels, and today's of three.
@@ -241,16 +247,16 @@ const JSON: i16 = 12;
 const FLOAT16: i16 = 15;
 
 /// What values become: by the logical type, by the older one where there is none, by the physical one without either.
-fn kind(node: &Node, physical: Physical, length: usize) -> Result<Kind> {
-    let number = |dtype| Ok(Kind::Number(dtype));
+fn value_kind(node: &SchemaNode, physical: Physical, length: usize) -> ThriftResult<ValueKind> {
+    let number = |dtype| Ok(ValueKind::Number(dtype));
     let integer = |bits, signed| match (bits, signed) {
-        (8, true) => Ok(Kind::Number(DType::I8)),
-        (8, false) => Ok(Kind::Number(DType::U8)),
+        (8, true) => Ok(ValueKind::Number(DType::I8)),
+        (8, false) => Ok(ValueKind::Number(DType::U8)),
         // The next wider type, since there are none of 16 bits.
-        (16 | 32, true) => Ok(Kind::Number(DType::I32)),
-        (16 | 32, false) => Ok(Kind::Number(DType::U32)),
-        (64, true) => Ok(Kind::Number(DType::I64)),
-        (64, false) => Ok(Kind::Number(DType::U64)),
+        (16 | 32, true) => Ok(ValueKind::Number(DType::I32)),
+        (16 | 32, false) => Ok(ValueKind::Number(DType::U32)),
+        (64, true) => Ok(ValueKind::Number(DType::I64)),
+        (64, false) => Ok(ValueKind::Number(DType::U64)),
         _ => Err(format!("integers of {bits} bits; save them with 8, 16, 32 or 64")),
     };
     match (physical, node.logical, node.converted) {
@@ -266,19 +272,19 @@ fn kind(node: &Node, physical: Physical, length: usize) -> Result<Kind> {
         (Physical::INT64, None, Some(14)) => integer(64, false),
         (Physical::INT64, None, Some(18)) => integer(64, true),
         (Physical::FIXED_LEN_BYTE_ARRAY, Some(FLOAT16), _) if length == 2 => number(DType::F16),
-        (Physical::FIXED_LEN_BYTE_ARRAY, None, None) => Ok(Kind::Bytes(length)),
+        (Physical::FIXED_LEN_BYTE_ARRAY, None, None) => Ok(ValueKind::Bytes(length)),
         (Physical::BYTE_ARRAY, Some(STRING | ENUM | JSON), _) | (Physical::BYTE_ARRAY, None, Some(0 | 4 | 19)) => {
-            Ok(Kind::Text)
+            Ok(ValueKind::Text)
         }
         (Physical::BYTE_ARRAY, None, None) => {
             Err("bytes of any length; make them strings or of fixed length".to_owned())
         }
-        _ => Err(format!("{}; save them as numbers or strings", annotation(node, physical))),
+        _ => Err(format!("{}; save them as numbers or strings", type_name(node, physical))),
     }
 }
 
 /// What a column's type is called, for messages.
-fn annotation(node: &Node, physical: Physical) -> String {
+fn type_name(node: &SchemaNode, physical: Physical) -> String {
     let name = match (node.logical, node.converted) {
         (Some(5), _) | (None, Some(5)) => "decimal numbers",
         (Some(6), _) | (None, Some(6)) => "dates",

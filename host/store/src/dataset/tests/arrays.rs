@@ -32,7 +32,7 @@ fn tensors(header: &str, data: &[u8]) -> Vec<u8> {
     [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), data].concat()
 }
 
-pub(super) fn ingested(files: &[(&str, &[u8])]) -> Dataset {
+pub(super) fn ingest_files(files: &[(&str, &[u8])]) -> ColumnarDataset {
     let (_directory, datasets) = datasets();
     let source = tempfile::tempdir().unwrap();
     for (name, bytes) in files {
@@ -42,15 +42,15 @@ pub(super) fn ingested(files: &[(&str, &[u8])]) -> Dataset {
     }
     let info = datasets.ingest("arrays", source.path(), 0).unwrap();
     // Open files of a version that is gone by now.
-    Dataset::open(&info.dir).unwrap()
+    ColumnarDataset::open(&info.dir).unwrap()
 }
 
-pub(super) fn items(dataset: &Dataset) -> Vec<String> {
-    let field = |field: &Field| format!("{} {}", field.name, field.item);
+pub(super) fn items(dataset: &ColumnarDataset) -> Vec<String> {
+    let field = |field: &DatasetField| format!("{} {}", field.name, field.item);
     dataset.fields().iter().map(field).collect()
 }
 
-pub(super) fn parts(dataset: &Dataset) -> Vec<(&str, Range<u64>)> {
+pub(super) fn split_ranges(dataset: &ColumnarDataset) -> Vec<(&str, Range<u64>)> {
     dataset.splits().iter().map(|split| (split.name.as_str(), split.items.clone())).collect()
 }
 
@@ -58,15 +58,15 @@ pub(super) fn parts(dataset: &Dataset) -> Vec<(&str, Range<u64>)> {
 fn npy_files_are_fields() {
     let floats: Vec<u8> = [1.5f32, -2.0, 3.0, 4.0].iter().flat_map(|it| it.to_le_bytes()).collect();
     let data =
-        ingested(&[("x.npy", &array("<f4", "(2, 2)", &floats)), ("y.npy.gz", &gz(&array("|u1", "(2,)", &[7, 8])))]);
+        ingest_files(&[("x.npy", &array("<f4", "(2, 2)", &floats)), ("y.npy.gz", &gz(&array("|u1", "(2,)", &[7, 8])))]);
     assert_eq!(items(&data), ["x float32[2]", "y uint8[]"]);
     assert_eq!(data.read("x", &[1, 0]).unwrap(), [&floats[8..], &floats[..8]].concat());
     assert_eq!(data.column("y").unwrap(), [7, 8]);
-    assert_eq!(parts(&data), [("train", 0..2)]);
+    assert_eq!(split_ranges(&data), [("train", 0..2)]);
 }
 
 #[test]
-fn every_type_comes_in_either_order_of_bytes() {
+fn every_data_type_is_read_in_both_byte_orders() {
     for (name, dtype) in [
         ("f4", DType::F32),
         ("f2", DType::F16),
@@ -78,14 +78,14 @@ fn every_type_comes_in_either_order_of_bytes() {
         let little: Vec<u8> = (0..3 * dtype.bytes() as u8).collect();
         let big: Vec<u8> = little.chunks(dtype.bytes()).flat_map(|it| it.iter().rev().copied()).collect();
         for (order, bytes) in [("<", &little), (">", &big)] {
-            let data = ingested(&[("x.npy", &array(&format!("{order}{name}"), "(3,)", bytes))]);
+            let data = ingest_files(&[("x.npy", &array(&format!("{order}{name}"), "(3,)", bytes))]);
             assert_eq!((data.fields()[0].item.dtype, data.column("x").unwrap()), (dtype, little.as_slice()));
         }
     }
 }
 
 #[test]
-fn fortran_order_is_turned() {
+fn fortran_order_is_converted_to_row_major() {
     // Item i, row j, column k has the number 100 i + 10 j + k; the first axis runs fastest.
     let (a, b, c) = (3u8, 2u8, 4u8);
     let fortran: Vec<u8> =
@@ -93,11 +93,11 @@ fn fortran_order_is_turned() {
     let rows: Vec<u8> =
         (0..a).flat_map(|i| (0..b).flat_map(move |j| (0..c).map(move |k| 100 * (i % 2) + 10 * j + k + i))).collect();
     let file = npy("{'descr': '|u1', 'fortran_order': True, 'shape': (3, 2, 4), }", &fortran);
-    assert_eq!(ingested(&[("x.npy", &file)]).column("x").unwrap(), rows);
+    assert_eq!(ingest_files(&[("x.npy", &file)]).column("x").unwrap(), rows);
 }
 
 #[test]
-pub(super) fn parts_are_told_by_names() {
+pub(super) fn splits_are_inferred_from_array_and_file_names() {
     let (one, two) = (array("|u1", "(1,)", &[1]), array("|u1", "(2,)", &[2, 3]));
     let keras = npz(&[("x_train.npy", &two), ("y_train.npy", &two), ("x_test.npy", &one), ("y_test.npy", &one)]);
     for files in [
@@ -109,13 +109,16 @@ pub(super) fn parts_are_told_by_names() {
         &[("x_train.npy", &two), ("y_train.npy", &two), ("x_test.npy", &one), ("y_test.npy", &one)],
         &[("train/x.npy", &two), ("train/y.npy", &two), ("test/x.npy", &one), ("test/y.npy", &one)],
     ] {
-        let data = ingested(files);
+        let data = ingest_files(files);
         assert_eq!(items(&data), ["x uint8[]", "y uint8[]"]);
-        assert_eq!((parts(&data), data.column("x").unwrap()), (vec![("test", 0..1), ("train", 1..3)], &[1, 2, 3][..]));
+        assert_eq!(
+            (split_ranges(&data), data.column("x").unwrap()),
+            (vec![("test", 0..1), ("train", 1..3)], &[1, 2, 3][..])
+        );
     }
-    let data = ingested(&[("a.npz", &npz(&[("x_train.npy", &two), ("label.npy", &two)]))]);
+    let data = ingest_files(&[("a.npz", &npz(&[("x_train.npy", &two), ("label.npy", &two)]))]);
     assert_eq!(
-        (items(&data), parts(&data)),
+        (items(&data), split_ranges(&data)),
         (vec!["label uint8[]".to_owned(), "x_train uint8[]".to_owned()], vec![("train", 0..2)])
     );
 }
@@ -124,7 +127,7 @@ pub(super) fn parts_are_told_by_names() {
 fn safetensors_are_fields() {
     let header = r#"{"__metadata__":{"a":"b"},"y":{"dtype":"U8","shape":[2],"data_offsets":[8,10]},
         "x":{"dtype":"F16","shape":[2,2],"data_offsets":[0,8]}}"#;
-    let data = ingested(&[("d.safetensors", &tensors(header, &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]))]);
+    let data = ingest_files(&[("d.safetensors", &tensors(header, &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]))]);
     assert_eq!(items(&data), ["x float16[2]", "y uint8[]"]);
     assert_eq!((data.read("x", &[1]).unwrap(), data.column("y").unwrap()), (vec![5, 6, 7, 8], &[9, 10][..]));
 }
@@ -369,16 +372,16 @@ fn bad_safetensors_are_refused() {
 }
 
 #[test]
-fn arrays_of_all_files_are_counted_together() {
-    use super::super::{npy::read_array, safetensors::read_file, source::Source, staging::Staging};
+fn the_size_limit_counts_the_arrays_of_all_files_together() {
+    use super::super::{npy::read_array, safetensors::read_file, source::SourceReader, staging::StagingArea};
     let directory = tempfile::tempdir().unwrap();
     // Files of so many bytes may expand to as much as any dataset has.
     let sparse = std::fs::File::create(directory.path().join("sparse")).unwrap();
     sparse.set_len(DATASET_BYTES_MAX / 100).unwrap();
-    let staging = Staging::new(directory.path(), directory.path(), &|_| Ok(())).unwrap();
+    let staging = StagingArea::new(directory.path(), directory.path(), &|_| Ok(())).unwrap();
     let bytes = array("|u1", "(3,)", &[1, 2, 3]);
     let read = |held: &mut u64| {
-        read_array(&staging, &mut Source::new("x.npy".to_owned(), bytes.as_slice()), "x".to_owned(), held)
+        read_array(&staging, &mut SourceReader::new("x.npy".to_owned(), bytes.as_slice()), "x".to_owned(), held)
     };
     let mut held = DATASET_BYTES_MAX - 5;
     assert_eq!(&*read(&mut held).unwrap().data.map().unwrap(), [1, 2, 3]);
@@ -386,14 +389,14 @@ fn arrays_of_all_files_are_counted_together() {
     expect!["x.npy: more than 17179869184 bytes"].assert_eq(&read(&mut held).unwrap_err().to_string());
     let header =
         r#"{"x":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"y":{"dtype":"U8","shape":[2],"data_offsets":[2,4]}}"#;
-    let place = folder(&[("d.safetensors", &tensors(header, &[1, 2, 3, 4]))]);
+    let place = folder_with_files(&[("d.safetensors", &tensors(header, &[1, 2, 3, 4]))]);
     let mut held = DATASET_BYTES_MAX - 3;
     let error = read_file(&staging, &place.path().join("d.safetensors"), &mut held).unwrap_err();
     expect!["d.safetensors/y: more than 17179869184 bytes"].assert_eq(&error.to_string());
 }
 
 #[test]
-fn files_that_cannot_be_told_apart_or_listed_are_an_error() {
+fn files_with_equal_names_or_unlistable_folders_are_an_error() {
     let byte = |value| array("|u1", "(1,)", &[value]);
     let twins = [("x.npy", byte(1)), ("x.npy.gz", gz(&byte(2)))];
     check(
@@ -404,7 +407,7 @@ fn files_that_cannot_be_told_apart_or_listed_are_an_error() {
     let (_directory, datasets) = datasets();
     let ingested = |source: &TempDir| datasets.ingest("d", source.path(), 0).map(drop);
     // A link to nothing stands for every file that cannot be looked at: permissions mean nothing to some users.
-    let gone = folder(&[("x.npy", &byte(1))]);
+    let gone = folder_with_files(&[("x.npy", &byte(1))]);
     std::os::unix::fs::symlink(gone.path().join("nothing"), gone.path().join("y.npy")).unwrap();
     assert!(matches!(ingested(&gone), Err(DatasetError::Store(_))));
     let deeper = tempfile::tempdir().unwrap();
@@ -413,13 +416,16 @@ fn files_that_cannot_be_told_apart_or_listed_are_an_error() {
     ingested(&deeper).unwrap();
     std::os::unix::fs::symlink(gone.path().join("nothing"), deeper.path().join("train/y.npy")).unwrap();
     assert!(matches!(ingested(&deeper), Err(DatasetError::Store(_))));
-    assert!(matches!(super::super::source::named(&deeper.path().join("none"), "npy"), Err(DatasetError::Store(_))));
+    assert!(matches!(
+        super::super::source::list_files(&deeper.path().join("none"), "npy"),
+        Err(DatasetError::Store(_))
+    ));
 }
 
 #[test]
-fn files_are_counted_and_not_left_out() {
-    let source = folder(&[("x", b""), ("y", b""), ("a.npy", b""), ("b.npy.gz", b"")]);
-    let named = |max| super::super::source::named_up_to(source.path(), "npy", max);
+fn the_file_limit_counts_matching_files_only() {
+    let source = folder_with_files(&[("x", b""), ("y", b""), ("a.npy", b""), ("b.npy.gz", b"")]);
+    let named = |max| super::super::source::list_files_up_to(source.path(), "npy", max);
     assert_eq!(named(2).unwrap().into_keys().collect::<Vec<_>>(), ["a", "b"], "files of other names do not count");
     assert!(matches!(named(1), Err(DatasetError::TooLarge { max: 1, .. })));
 }

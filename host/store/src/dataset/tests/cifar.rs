@@ -13,25 +13,25 @@ fn record(label: u8, pixel: impl Fn(u8, u8, u8) -> u8) -> Vec<u8> {
     bytes
 }
 
-fn flat(label: u8, value: u8) -> Vec<u8> {
+fn uniform_record(label: u8, value: u8) -> Vec<u8> {
     record(label, |_, _, _| value)
 }
 
 const NAMES: &str = "airplane\nautomobile\nbird\ncat\ndeer\ndog\nfrog\nhorse\nship\ntruck\n\n";
 
 #[test]
-fn batches_become_columns_and_planes_pixels() {
-    let first = [record(3, |row, column, color| row % 8 * 4 + column % 4 + color * 100), flat(0, 7)].concat();
+fn cifar_batches_become_columns_of_interleaved_pixels() {
+    let first = [record(3, |row, column, color| row % 8 * 4 + column % 4 + color * 100), uniform_record(0, 7)].concat();
     let files: [(&str, &[u8]); 4] = [
         ("data_batch_1.bin", &first),
-        ("data_batch_4.bin.gz", &gz(&flat(9, 8))),
-        ("test_batch.bin", &flat(5, 9)),
+        ("data_batch_4.bin.gz", &gz(&uniform_record(9, 8))),
+        ("test_batch.bin", &uniform_record(5, 9)),
         ("batches.meta.txt", NAMES.as_bytes()),
     ];
     let (_directory, datasets) = datasets();
-    let info = datasets.ingest("cifar", folder(&files).path(), 0).unwrap();
-    let cifar = Dataset::open(&info.dir).unwrap();
-    let split = |name: &str, items| Split { name: name.to_owned(), items };
+    let info = datasets.ingest("cifar", folder_with_files(&files).path(), 0).unwrap();
+    let cifar = ColumnarDataset::open(&info.dir).unwrap();
+    let split = |name: &str, items| DatasetSplit { name: name.to_owned(), items };
     assert_eq!(cifar.splits(), [split("train", 0..3), split("test", 3..4)]);
     assert_eq!(cifar.field("image").unwrap().item.to_string(), "uint8[32, 32, 3]");
     assert_eq!(cifar.field("label").unwrap().item.to_string(), "uint8[]");
@@ -45,22 +45,25 @@ fn batches_become_columns_and_planes_pixels() {
 }
 
 #[test]
-fn classes_without_names_are_numbers_and_a_description_is_kept() {
+fn classes_without_names_are_numbered_and_the_description_is_kept() {
     let json = br#"{"format":"cifar10","description":"a few"}"#;
-    let source =
-        folder(&[("dataset.json", json), ("data_batch_2.bin", &flat(1, 0)), ("test_batch.bin.gz", &gz(&flat(2, 0)))]);
+    let source = folder_with_files(&[
+        ("dataset.json", json),
+        ("data_batch_2.bin", &uniform_record(1, 0)),
+        ("test_batch.bin.gz", &gz(&uniform_record(2, 0))),
+    ]);
     let (_directory, datasets) = datasets();
     let info = datasets.ingest("cifar", source.path(), 0).unwrap();
     assert_eq!(
-        Dataset::open(&info.dir).unwrap().field("label").unwrap().classes,
+        ColumnarDataset::open(&info.dir).unwrap().field("label").unwrap().classes,
         "0123456789".split("").skip(1).take(10).collect::<Vec<_>>()
     );
-    assert_eq!(Manifest::read(&info.dir).unwrap().description, "a few");
+    assert_eq!(DatasetManifest::read(&info.dir).unwrap().description, "a few");
 }
 
 /// A folder of one training batch, one test batch and perhaps names, which cannot be.
 fn check_cifar(training: &[u8], names: Option<&[u8]>, expected: Expect) {
-    let test = flat(0, 0);
+    let test = uniform_record(0, 0);
     let mut files: Vec<(&str, &[u8])> = vec![("data_batch_1.bin", training), ("test_batch.bin", &test)];
     files.extend(names.map(|names| ("batches.meta.txt", names)));
     check(&files, expected);
@@ -68,7 +71,7 @@ fn check_cifar(training: &[u8], names: Option<&[u8]>, expected: Expect) {
 
 #[test]
 fn broken_batches_are_refused_with_the_place() {
-    let good = flat(0, 0);
+    let good = uniform_record(0, 0);
     check_cifar(
         &[good.as_slice(), &[1, 2, 3]].concat(),
         None,
@@ -76,7 +79,7 @@ fn broken_batches_are_refused_with_the_place() {
     );
     check_cifar(b"", None, expect!["data_batch_1.bin: no items"]);
     check_cifar(
-        &[good.clone(), flat(10, 0)].concat(),
+        &[good.clone(), uniform_record(10, 0)].concat(),
         None,
         expect!["data_batch_1.bin: record 2: label 10, and there are 10 classes"],
     );
@@ -97,7 +100,7 @@ fn broken_batches_are_refused_with_the_place() {
 
 #[test]
 fn names_that_are_not_the_classes_are_refused() {
-    let good = flat(0, 0);
+    let good = uniform_record(0, 0);
     check_cifar(&good, Some(b"cat\ndog\n"), expect!["batches.meta.txt: 2 class names, expected 10, one a line"]);
     check_cifar(&good, Some(b""), expect!["batches.meta.txt: 0 class names, expected 10, one a line"]);
     check_cifar(

@@ -7,10 +7,10 @@ use std::time::{Duration, SystemTime};
 use proptest::prelude::*;
 
 use super::*;
-use crate::home::Home;
+use crate::state_dir::StateDir;
 
 /// Writes the files of a version into a folder.
-fn exported(datasets: &Datasets, name: &str, version: u64) -> TempDir {
+fn export_to_folder(datasets: &DatasetStore, name: &str, version: u64) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let export = datasets.export(name, version).unwrap();
     for file in export.files() {
@@ -42,7 +42,7 @@ fn any_dataset() -> impl Strategy<Value = Vec<(String, Vec<u8>)>> {
                 let data: Vec<u8> = (0..items * item.bytes()).map(byte).collect();
                 let classes = if is_label { r#"["no","ja \"é"]"# } else { "[]" };
                 texts.push(format!(r#"{{"name":"f {at}/ü","file":"{at}.npy","classes":{classes}}}"#));
-                files.push((format!("{at}.npy"), [npy::head(items as u64, &item), data].concat()));
+                files.push((format!("{at}.npy"), [npy::encode_header(items as u64, &item), data].concat()));
             }
             let (cut, fields) = (cut.min(items), texts.join(","));
             let description = serde_json::to_string(&description).unwrap();
@@ -59,29 +59,29 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn what_is_exported_comes_back_the_same(files in any_dataset()) {
+    fn an_exported_dataset_is_ingested_with_the_same_digest(files in any_dataset()) {
         let (_directory, datasets) = datasets();
         let named: Vec<(&str, &[u8])> = files.iter().map(|(name, bytes)| (name.as_str(), bytes.as_slice())).collect();
-        let first = datasets.ingest("a", folder(&named).path(), 0).unwrap();
-        let again = datasets.ingest("b", exported(&datasets, "a", 1).path(), 0).unwrap();
+        let first = datasets.ingest("a", folder_with_files(&named).path(), 0).unwrap();
+        let again = datasets.ingest("b", export_to_folder(&datasets, "a", 1).path(), 0).unwrap();
         prop_assert_eq!(again.digest, first.digest);
         prop_assert_eq!(again.fields, first.fields);
     }
 }
 
 #[test]
-fn other_formats_come_back_the_same() {
+fn datasets_of_other_formats_export_and_ingest_with_the_same_digest() {
     let (_directory, datasets) = datasets();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/digits");
     let first = datasets.ingest("digits", &source, 0).unwrap();
-    let again = datasets.ingest("digits", exported(&datasets, "digits", 1).path(), 0).unwrap();
+    let again = datasets.ingest("digits", export_to_folder(&datasets, "digits", 1).path(), 0).unwrap();
     assert_eq!(again, first, "the same content is the same version");
 }
 
 #[test]
-fn an_archive_has_all_files() {
+fn a_tar_export_contains_every_file() {
     let (_directory, datasets) = datasets();
-    datasets.ingest("d", folder(&[("a.txt", b"one\nthree\n")]).path(), 5_000).unwrap();
+    datasets.ingest("d", folder_with_files(&[("a.txt", b"one\nthree\n")]).path(), 5_000).unwrap();
     let export = datasets.export("d", 1).unwrap();
     let (files, bytes) = (export.files().to_vec(), export.tar_bytes());
     let mut tar = Vec::new();
@@ -99,15 +99,15 @@ fn an_archive_has_all_files() {
 }
 
 #[test]
-fn a_removed_version_stays_readable_and_its_number_is_gone() {
+fn a_removed_version_stays_readable_while_open_and_its_number_is_not_reused() {
     let (directory, datasets) = datasets();
-    let file = |text: &[u8]| folder(&[("a.txt", text)]);
+    let file = |text: &[u8]| folder_with_files(&[("a.txt", text)]);
     let first = datasets.ingest("d", file(b"one\n").path(), 0).unwrap();
     let second = datasets.ingest("d", file(b"two\n").path(), 0).unwrap();
-    let (open, export) = (Dataset::open(&second.dir).unwrap(), datasets.export("d", 2).unwrap());
+    let (open, export) = (ColumnarDataset::open(&second.dir).unwrap(), datasets.export("d", 2).unwrap());
     datasets.remove("d", 2).unwrap();
     assert!(matches!(datasets.remove("d", 2), Err(DatasetError::NotFound { .. })));
-    assert!(matches!(Dataset::open(&second.dir), Err(DatasetError::NotFound { .. })));
+    assert!(matches!(ColumnarDataset::open(&second.dir), Err(DatasetError::NotFound { .. })));
     assert_eq!((open.column("text").unwrap(), datasets.resolve("d").unwrap()), (&b"two"[..], first));
     let mut tar = Vec::new();
     export.into_tar().read_to_end(&mut tar).unwrap();
@@ -123,10 +123,10 @@ fn a_removed_version_stays_readable_and_its_number_is_gone() {
 }
 
 #[test]
-fn items_in_order_are_the_column_itself() {
+fn a_view_of_consecutive_items_is_not_copied() {
     let (_directory, datasets) = datasets();
-    let info = datasets.ingest("d", folder(&[("a.txt", b"a\nbb\nc\n")]).path(), 0).unwrap();
-    let data = Dataset::open(&info.dir).unwrap();
+    let info = datasets.ingest("d", folder_with_files(&[("a.txt", b"a\nbb\nc\n")]).path(), 0).unwrap();
+    let data = ColumnarDataset::open(&info.dir).unwrap();
     for items in [&[0, 1, 2][..], &[1, 2], &[2], &[], &[2, 1], &[0, 2], &[1, 1]] {
         assert_eq!(*data.view("text", items).unwrap(), *data.read("text", items).unwrap(), "{items:?}");
     }
@@ -138,10 +138,10 @@ fn items_in_order_are_the_column_itself() {
 }
 
 #[test]
-fn what_a_job_wrote_is_a_dataset() {
+fn the_output_of_a_job_is_ingested_as_a_dataset() {
     let directory = tempfile::tempdir().unwrap();
-    let home = Home::open(directory.path()).unwrap();
-    let datasets = Datasets::new(home.datasets());
+    let home = StateDir::open(directory.path()).unwrap();
+    let datasets = DatasetStore::new(home.datasets());
     let take = |path: Option<&str>| datasets.ingest_output("d", &home, "j", path, 0, |_| Ok(()));
     let refused = take(None).unwrap_err().to_string();
     expect!["there is no output of the job: it wrote nothing"].assert_eq(&refused);
@@ -160,13 +160,13 @@ fn what_a_job_wrote_is_a_dataset() {
 }
 
 #[test]
-fn outputs_are_mounted_by_their_content() {
+fn mounted_outputs_are_cached_by_their_digest() {
     let directory = tempfile::tempdir().unwrap();
-    let home = Home::open(directory.path()).unwrap();
+    let home = StateDir::open(directory.path()).unwrap();
     home.write_output("j", "a.txt", b"one\ntwo\n").unwrap();
     home.write_output("k", "deep/a.txt", b"one\ntwo\n").unwrap();
-    let first = Dataset::from_output(&home, "j", None).unwrap();
-    let second = Dataset::from_output(&home, "k", Some("deep/a.txt")).unwrap();
+    let first = ColumnarDataset::from_output(&home, "j", None).unwrap();
+    let second = ColumnarDataset::from_output(&home, "k", Some("deep/a.txt")).unwrap();
     assert_eq!((first.digest(), first.column("text").unwrap()), (second.digest(), &b"onetwo"[..]));
     let kept = || std::fs::read_dir(home.cache().join("datasets")).unwrap().map(|it| it.unwrap().path());
     assert_eq!(kept().count(), 1, "one copy, and nothing half-made");
@@ -174,19 +174,19 @@ fn outputs_are_mounted_by_their_content() {
     // A damaged copy is replaced; what is open keeps its bytes, since the file is another one.
     std::fs::remove_file(&column).unwrap();
     std::fs::write(&column, b"onetwX").unwrap();
-    let third = Dataset::from_output(&home, "j", None).unwrap();
+    let third = ColumnarDataset::from_output(&home, "j", None).unwrap();
     assert_eq!((third.column("text").unwrap(), first.column("text").unwrap()), (&b"onetwo"[..], &b"onetwo"[..]));
     assert_eq!(kept().count(), 1);
     home.write_output("j", "a.txt", b"one\n").unwrap();
-    assert_ne!(Dataset::from_output(&home, "j", None).unwrap().digest(), first.digest());
+    assert_ne!(ColumnarDataset::from_output(&home, "j", None).unwrap().digest(), first.digest());
     assert_eq!(first.column("text").unwrap(), b"onetwo");
 }
 
 #[test]
-fn the_cache_of_outputs_holds_what_was_used_last() {
-    use super::super::output::sweep;
+fn the_output_cache_evicts_the_least_recently_used() {
+    use super::super::output::evict_outputs;
     let directory = tempfile::tempdir().unwrap();
-    let home = Home::open(directory.path()).unwrap();
+    let home = StateDir::open(directory.path()).unwrap();
     let kept = home.cache().join("datasets");
     let now = SystemTime::now();
     let dated = |path: &Path, seconds| {
@@ -195,17 +195,17 @@ fn the_cache_of_outputs_holds_what_was_used_last() {
     let mut open = Vec::new();
     for (at, job) in ["a", "b", "c"].into_iter().enumerate() {
         home.write_output(job, "a.txt", format!("{job}\n").as_bytes()).unwrap();
-        let dataset = Dataset::from_output(&home, job, None).unwrap();
+        let dataset = ColumnarDataset::from_output(&home, job, None).unwrap();
         dated(&kept.join(dataset.digest().hex()), 1000 - at as u64);
         open.push(dataset);
     }
     // The oldest is used again, and so the second is the oldest.
-    Dataset::from_output(&home, "a", None).unwrap();
-    sweep(&kept, now, 2);
+    ColumnarDataset::from_output(&home, "a", None).unwrap();
+    evict_outputs(&kept, now, 2);
     let is_kept = |at: usize| kept.join(open[at].digest().hex()).is_dir();
     assert_eq!([is_kept(0), is_kept(1), is_kept(2)], [true, false, true]);
     assert_eq!(open[1].column("text").unwrap(), b"b", "what is open is read on");
-    assert_eq!(Dataset::from_output(&home, "b", None).unwrap().digest(), open[1].digest());
+    assert_eq!(ColumnarDataset::from_output(&home, "b", None).unwrap().digest(), open[1].digest());
     // Half-written: one that is abandoned, one that is new, and one whose only file is new.
     for (name, seconds, file_seconds) in [(".tmp-old", 4000, 4000), (".tmp-new", 10, 10), (".tmp-slow", 4000, 10)] {
         let staging = kept.join(name);
@@ -214,17 +214,17 @@ fn the_cache_of_outputs_holds_what_was_used_last() {
         dated(&staging.join("x.bin"), file_seconds);
         dated(&staging, seconds);
     }
-    Dataset::from_output(&home, "c", None).unwrap();
+    ColumnarDataset::from_output(&home, "c", None).unwrap();
     let there = [".tmp-old", ".tmp-new", ".tmp-slow"].map(|name| kept.join(name).exists());
     assert_eq!(there, [false, true, true]);
     assert_eq!(std::fs::read_dir(&kept).unwrap().count(), 5, "and the datasets stay");
 }
 
 #[test]
-fn fault_10_a_clock_that_is_set_forward_takes_nothing_from_who_writes() {
-    use super::super::output::sweep;
+fn a_forward_clock_jump_does_not_remove_the_staging_of_a_live_writer() {
+    use super::super::output::evict_outputs;
     let directory = tempfile::tempdir().unwrap();
-    let home = Home::open(directory.path()).unwrap();
+    let home = StateDir::open(directory.path()).unwrap();
     home.write_output("j", "a.txt", b"one\ntwo\n").unwrap();
     let kept = home.cache().join("datasets");
     let tomorrow = SystemTime::now() + Duration::from_secs(24 * 3600);
@@ -232,18 +232,18 @@ fn fault_10_a_clock_that_is_set_forward_takes_nothing_from_who_writes() {
     let looks = std::cell::Cell::new(0);
     // Asked for room while the file is in a staging directory.
     let room = |_| {
-        sweep(&kept, tomorrow, 9);
+        evict_outputs(&kept, tomorrow, 9);
         assert_eq!(staged(), 1, "it is being read");
         looks.set(looks.get() + 1);
         Ok(())
     };
-    let taken = Datasets::new(home.datasets()).ingest_output("lines", &home, "j", Some("a.txt"), 0, room).unwrap();
+    let taken = DatasetStore::new(home.datasets()).ingest_output("lines", &home, "j", Some("a.txt"), 0, room).unwrap();
     assert_eq!((taken.items, staged()), (2, 0));
     assert!(looks.get() > 0);
     // Whose writer is gone, goes.
     std::fs::create_dir(kept.join(".tmp-left")).unwrap();
-    sweep(&kept, SystemTime::now(), 9);
+    evict_outputs(&kept, SystemTime::now(), 9);
     assert_eq!(staged(), 1, "it may have been made just now");
-    sweep(&kept, tomorrow, 9);
+    evict_outputs(&kept, tomorrow, 9);
     assert_eq!(staged(), 0);
 }

@@ -43,9 +43,9 @@ fn tree(files: &[(&str, &[u8])]) -> TempDir {
     directory
 }
 
-fn ingested(files: &[(&str, &[u8])]) -> Dataset {
+fn ingest_files(files: &[(&str, &[u8])]) -> ColumnarDataset {
     let (_directory, datasets) = datasets();
-    Dataset::open(&datasets.ingest("images", tree(files).path(), 0).unwrap().dir).unwrap()
+    ColumnarDataset::open(&datasets.ingest("images", tree(files).path(), 0).unwrap().dir).unwrap()
 }
 
 fn check_tree(files: &[(&str, &[u8])], expected: Expect) {
@@ -55,8 +55,8 @@ fn check_tree(files: &[(&str, &[u8])], expected: Expect) {
 }
 
 #[test]
-fn folders_are_classes() {
-    let data = ingested(&[
+fn class_folders_become_labels() {
+    let data = ingest_files(&[
         ("dog/b.PNG", &gray([5, 6, 7, 8])),
         ("dog/a.png", &gray([1, 2, 3, 4])),
         ("cat/.hidden", b"x"),
@@ -73,30 +73,30 @@ fn folders_are_classes() {
 }
 
 #[test]
-fn folders_of_folders_are_parts() {
+fn folders_of_class_folders_become_splits() {
     let image = gray([1, 2, 3, 4]);
-    let data = ingested(&[("train/b/1.png", &image), ("train/a/1.png", &image), ("test/b/1.png", &gray([0; 4]))]);
+    let data = ingest_files(&[("train/b/1.png", &image), ("train/a/1.png", &image), ("test/b/1.png", &gray([0; 4]))]);
     assert_eq!((data.len(Some("train")).unwrap(), data.len(Some("test")).unwrap()), (2, 1));
     // The test part comes first by its name, and lacks the first class.
     assert_eq!(data.column("label").unwrap(), [1, 0, 1]);
 }
 
 #[test]
-fn files_are_told_apart_by_content() {
+fn image_formats_are_detected_from_content() {
     let blue = png(4, 2, png::ColorType::Rgb, &[0, 0, 255].repeat(8));
-    let data = ingested(&[("a/1.jpg", &jpeg(RGB_JPEG)), ("a/2.jpeg", &blue)]);
+    let data = ingest_files(&[("a/1.jpg", &jpeg(RGB_JPEG)), ("a/2.jpeg", &blue)]);
     assert_eq!(data.fields()[0].item.to_string(), "uint8[2, 4, 3]");
     let near = |found: &[u8], expected: [u8; 3]| found.iter().zip(expected).all(|(a, b)| a.abs_diff(b) <= 4);
     let image = data.read("image", &[0]).unwrap();
     assert!(image.chunks(3).all(|pixel| near(pixel, [200, 30, 40])), "{image:?}");
     assert_eq!(data.read("image", &[1]).unwrap(), [0, 0, 255].repeat(8));
-    let data = ingested(&[("a/1.jpg", &jpeg(GRAY_JPEG))]);
+    let data = ingest_files(&[("a/1.jpg", &jpeg(GRAY_JPEG))]);
     assert_eq!(data.fields()[0].item.to_string(), "uint8[2, 4, 1]");
     assert!(data.column("image").unwrap().iter().all(|pixel| pixel.abs_diff(90) <= 2));
 }
 
 #[test]
-fn images_that_differ_or_are_none_are_refused() {
+fn images_of_unequal_shape_and_invalid_files_are_refused() {
     let image = gray([1, 2, 3, 4]);
     let color = png(2, 2, png::ColorType::Rgb, &[0; 12]);
     check_tree(

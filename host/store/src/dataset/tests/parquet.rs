@@ -11,14 +11,18 @@ use ::parquet::file::properties::{WriterProperties, WriterPropertiesBuilder, Wri
 use ::parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use ::parquet::schema::parser::parse_message_type;
 
-use super::arrays::{array, ingested, items, parts};
+use super::arrays::{array, ingest_files, items, split_ranges};
 use super::*;
 
 /// Writes a column of a row group.
-type Put = Box<dyn Fn(&mut SerializedRowGroupWriter<'_, Vec<u8>>)>;
+type PutColumn = Box<dyn Fn(&mut SerializedRowGroupWriter<'_, Vec<u8>>)>;
 
 /// A column of values that are all there, or that have these definition and repetition levels.
-pub(super) fn leveled<T: DataType>(values: Vec<T::T>, defined: Option<Vec<i16>>, repeated: Option<Vec<i16>>) -> Put {
+pub(super) fn column_with_levels<T: DataType>(
+    values: Vec<T::T>,
+    defined: Option<Vec<i16>>,
+    repeated: Option<Vec<i16>>,
+) -> PutColumn {
     Box::new(move |group| {
         let mut column = group.next_column().unwrap().unwrap();
         column.typed::<T>().write_batch(&values, defined.as_deref(), repeated.as_deref()).unwrap();
@@ -26,21 +30,21 @@ pub(super) fn leveled<T: DataType>(values: Vec<T::T>, defined: Option<Vec<i16>>,
     })
 }
 
-pub(super) fn put<T: DataType>(values: Vec<T::T>) -> Put {
-    leveled::<T>(values, None, None)
+pub(super) fn required_column<T: DataType>(values: Vec<T::T>) -> PutColumn {
+    column_with_levels::<T>(values, None, None)
 }
 
-fn texts(values: &[&str]) -> Put {
-    put::<ByteArrayType>(values.iter().map(|text| ByteArray::from(*text)).collect())
+fn texts(values: &[&str]) -> PutColumn {
+    required_column::<ByteArrayType>(values.iter().map(|text| ByteArray::from(*text)).collect())
 }
 
-fn fixed(values: &[&[u8]]) -> Put {
+fn fixed(values: &[&[u8]]) -> PutColumn {
     let value = |bytes: &&[u8]| FixedLenByteArray::from(ByteArray::from(bytes.to_vec()));
-    put::<FixedLenByteArrayType>(values.iter().map(value).collect())
+    required_column::<FixedLenByteArrayType>(values.iter().map(value).collect())
 }
 
 /// A file of these fields, with a row group for each list of columns.
-pub(super) fn file(fields: &str, groups: Vec<Vec<Put>>, properties: WriterPropertiesBuilder) -> Vec<u8> {
+pub(super) fn file(fields: &str, groups: Vec<Vec<PutColumn>>, properties: WriterPropertiesBuilder) -> Vec<u8> {
     let end = if fields.ends_with('}') { "" } else { ";" };
     let schema = Arc::new(parse_message_type(&format!("message m {{ {fields}{end} }}")).unwrap());
     let mut writer = SerializedFileWriter::new(Vec::new(), schema, Arc::new(properties.build())).unwrap();
@@ -53,17 +57,17 @@ pub(super) fn file(fields: &str, groups: Vec<Vec<Put>>, properties: WriterProper
 }
 
 /// A file of one row group, written as most are.
-pub(super) fn plain(fields: &str, columns: Vec<Put>) -> Vec<u8> {
+pub(super) fn plain(fields: &str, columns: Vec<PutColumn>) -> Vec<u8> {
     file(fields, vec![columns], WriterProperties::builder())
 }
 
 const LIST: &str = "optional group x (LIST) { repeated group list { optional float element; } }";
 
 /// Three-level lists of floats.
-pub(super) fn lists(rows: &[&[f32]]) -> Put {
+pub(super) fn lists(rows: &[&[f32]]) -> PutColumn {
     let repeated = rows.iter().flat_map(|row| (0..row.len()).map(|at| i16::from(at > 0))).collect();
     let values = rows.concat();
-    leveled::<FloatType>(values.clone(), Some(vec![3; values.len()]), Some(repeated))
+    column_with_levels::<FloatType>(values.clone(), Some(vec![3; values.len()]), Some(repeated))
 }
 
 fn little<T: Copy, const N: usize>(values: &[T], bytes: impl Fn(T) -> [u8; N]) -> Vec<u8> {
@@ -79,25 +83,25 @@ fn every_type_becomes_a_column() {
         required fixed_len_byte_array(3) n; required int32 o (UINT_8); required binary p (UTF8);
         required int64 q (INTEGER(64,true))";
     let columns = vec![
-        put::<BoolType>(vec![true, false]),
-        put::<Int32Type>(vec![-128, 127]),
-        put::<Int32Type>(vec![0, 255]),
-        put::<Int32Type>(vec![-32768, 1]),
-        put::<Int32Type>(vec![65535, 1]),
-        put::<Int32Type>(vec![i32::MIN, 1]),
-        put::<Int32Type>(vec![-1, 1]),
-        put::<Int64Type>(vec![i64::MIN, 1]),
-        put::<Int64Type>(vec![-1, 1]),
+        required_column::<BoolType>(vec![true, false]),
+        required_column::<Int32Type>(vec![-128, 127]),
+        required_column::<Int32Type>(vec![0, 255]),
+        required_column::<Int32Type>(vec![-32768, 1]),
+        required_column::<Int32Type>(vec![65535, 1]),
+        required_column::<Int32Type>(vec![i32::MIN, 1]),
+        required_column::<Int32Type>(vec![-1, 1]),
+        required_column::<Int64Type>(vec![i64::MIN, 1]),
+        required_column::<Int64Type>(vec![-1, 1]),
         fixed(&[&[1, 2], &[3, 4]]),
-        put::<FloatType>(vec![0.5, f32::INFINITY]),
-        put::<DoubleType>(vec![0.1, f64::NEG_INFINITY]),
-        leveled::<ByteArrayType>(vec!["hé".into(), "".into()], Some(vec![1, 1]), None),
+        required_column::<FloatType>(vec![0.5, f32::INFINITY]),
+        required_column::<DoubleType>(vec![0.1, f64::NEG_INFINITY]),
+        column_with_levels::<ByteArrayType>(vec!["hé".into(), "".into()], Some(vec![1, 1]), None),
         fixed(&[&[1, 2, 3], &[4, 5, 6]]),
-        put::<Int32Type>(vec![7, 8]),
+        required_column::<Int32Type>(vec![7, 8]),
         texts(&["x", "yz"]),
-        put::<Int64Type>(vec![5, -5]),
+        required_column::<Int64Type>(vec![5, -5]),
     ];
-    let data = ingested(&[("d.parquet", &plain(fields, columns))]);
+    let data = ingest_files(&[("d.parquet", &plain(fields, columns))]);
     let expected: [(&str, Vec<u8>); 17] = [
         ("a uint8[]", vec![1, 0]),
         ("b int8[]", vec![128, 127]),
@@ -121,11 +125,11 @@ fn every_type_becomes_a_column() {
     for (item, bytes) in &expected {
         assert_eq!(data.column(&item[..1]).unwrap(), bytes, "{item}");
     }
-    assert_eq!(parts(&data), [("train", 0..2)]);
+    assert_eq!(split_ranges(&data), [("train", 0..2)]);
 }
 
 /// Every way that a file can be written.
-fn ways() -> Vec<WriterPropertiesBuilder> {
+fn writer_variants() -> Vec<WriterPropertiesBuilder> {
     let mut ways = Vec::new();
     for compression in
         [Compression::UNCOMPRESSED, Compression::SNAPPY, Compression::GZIP(Default::default()), Compression::LZ4_RAW]
@@ -145,7 +149,7 @@ fn ways() -> Vec<WriterPropertiesBuilder> {
 }
 
 #[test]
-fn what_is_in_a_file_counts_and_not_how_it_was_written() {
+fn equal_content_gives_equal_datasets_however_the_file_was_written() {
     let count = 100u8;
     let label: Vec<i64> = (0..count).map(|at| i64::from(at % 7) - 3).collect();
     let rows: Vec<Vec<f32>> =
@@ -156,28 +160,31 @@ fn what_is_in_a_file_counts_and_not_how_it_was_written() {
         ("y.npy", array("<i8", "(100,)", &little(&label, i64::to_le_bytes))),
     ];
     let npy = npy.each_ref().map(|(name, bytes)| (*name, bytes.as_slice()));
-    let expected = ingested(&npy).digest();
-    for (at, way) in ways().into_iter().enumerate() {
+    let expected = ingest_files(&npy).digest();
+    for (at, way) in writer_variants().into_iter().enumerate() {
         let group = |range: Range<usize>| {
             let lists = rows[range.clone()].iter().map(Vec::as_slice).collect::<Vec<_>>();
-            vec![put::<Int64Type>(label[range].to_vec()), super::parquet::lists(&lists)]
+            vec![required_column::<Int64Type>(label[range].to_vec()), super::parquet::lists(&lists)]
         };
         let groups = vec![group(0..33), group(33..34), group(34..100)];
         let bytes = file(&format!("required int64 y; {LIST}"), groups, way);
-        assert_eq!(ingested(&[("a.parquet", &bytes)]).digest(), expected, "way {at}");
+        assert_eq!(ingest_files(&[("a.parquet", &bytes)]).digest(), expected, "way {at}");
     }
 }
 
 #[test]
-fn deltas_are_read() {
+fn delta_encodings_are_read() {
     let way = |encoding| WriterProperties::builder().set_dictionary_enabled(false).set_encoding(encoding);
     let numbers: Vec<i32> = (0..1000).map(|at| at * at % 77).collect();
-    let bytes =
-        file("required int32 x", vec![vec![put::<Int32Type>(numbers.clone())]], way(Encoding::DELTA_BINARY_PACKED));
-    assert_eq!(ingested(&[("a.parquet", &bytes)]).column("x").unwrap(), little(&numbers, i32::to_le_bytes));
+    let bytes = file(
+        "required int32 x",
+        vec![vec![required_column::<Int32Type>(numbers.clone())]],
+        way(Encoding::DELTA_BINARY_PACKED),
+    );
+    assert_eq!(ingest_files(&[("a.parquet", &bytes)]).column("x").unwrap(), little(&numbers, i32::to_le_bytes));
     let words = ["one", "", "three"];
     let bytes = file("required binary x (STRING)", vec![vec![texts(&words)]], way(Encoding::DELTA_LENGTH_BYTE_ARRAY));
-    assert_eq!(ingested(&[("a.parquet", &bytes)]).column("x").unwrap(), b"one\0\0\0\0\0\0\0three");
+    assert_eq!(ingest_files(&[("a.parquet", &bytes)]).column("x").unwrap(), b"one\0\0\0\0\0\0\0three");
     let bytes = file("required binary x (STRING)", vec![vec![texts(&words)]], way(Encoding::DELTA_BYTE_ARRAY));
     check(
         &[("a.parquet", &bytes)],
@@ -189,8 +196,8 @@ fn deltas_are_read() {
 
 /// Written by Apache Arrow 26.0.1, compressed with ZSTD: `x` lists of three floats, `y` strings, `z` 64-bit integers.
 #[test]
-fn arrow_s_files_are_read() {
-    let data = ingested(&[("train.parquet", include_bytes!("arrow.parquet"))]);
+fn files_written_by_apache_arrow_are_read() {
+    let data = ingest_files(&[("train.parquet", include_bytes!("arrow.parquet"))]);
     assert_eq!(items(&data), ["x float32[3]", "y uint8[6]", "z int64[]"]);
     let floats: Vec<f32> = (0..600).map(|at| (at % 50) as f32 / 4.0).collect();
     assert_eq!(data.column("x").unwrap(), little(&floats, f32::to_le_bytes));
@@ -201,22 +208,27 @@ fn arrow_s_files_are_read() {
 }
 
 #[test]
-fn files_are_parts_by_their_names() {
-    let byte = |values: &[i32]| plain("required int32 x (INTEGER(8,false))", vec![put::<Int32Type>(values.to_vec())]);
+fn parquet_file_names_give_the_splits() {
+    let byte = |values: &[i32]| {
+        plain("required int32 x (INTEGER(8,false))", vec![required_column::<Int32Type>(values.to_vec())])
+    };
     let none = byte(&[]);
     let (one, two, three) = (byte(&[1]), byte(&[2, 3]), byte(&[4, 5, 6]));
-    let data = ingested(&[("b.parquet", &one), ("a.parquet", &two)]);
-    assert_eq!((parts(&data), data.column("x").unwrap()), (vec![("a", 0..2), ("b", 2..3)], &[2, 3, 1][..]));
-    let data = ingested(&[
+    let data = ingest_files(&[("b.parquet", &one), ("a.parquet", &two)]);
+    assert_eq!((split_ranges(&data), data.column("x").unwrap()), (vec![("a", 0..2), ("b", 2..3)], &[2, 3, 1][..]));
+    let data = ingest_files(&[
         ("train-00001-of-00002.parquet", &one),
         ("train-00000-of-00002.parquet", &two),
         ("test-00000-of-00001.parquet", &three),
     ]);
     let expected = (vec![("test", 0..3), ("train", 3..6)], &[4, 5, 6, 2, 3, 1][..]);
-    assert_eq!((parts(&data), data.column("x").unwrap()), expected);
-    let data =
-        ingested(&[("part-00000-a.parquet", &one), ("part-00001-b.parquet", &none), ("part-00002-c.parquet", &two)]);
-    assert_eq!((parts(&data), data.column("x").unwrap()), (vec![("train", 0..3)], &[1, 2, 3][..]));
+    assert_eq!((split_ranges(&data), data.column("x").unwrap()), expected);
+    let data = ingest_files(&[
+        ("part-00000-a.parquet", &one),
+        ("part-00001-b.parquet", &none),
+        ("part-00002-c.parquet", &two),
+    ]);
+    assert_eq!((split_ranges(&data), data.column("x").unwrap()), (vec![("train", 0..3)], &[1, 2, 3][..]));
     check(&[("a.parquet", &none)], expect!["a.parquet: no items"]);
 }
 
@@ -228,23 +240,23 @@ fn a_description_names_columns_and_shares() {
     let repeated = (0..40).map(|at| i16::from(at % 4 > 0)).collect();
     let labels: Vec<i32> = (0..10).map(|at| at % 3).collect();
     let columns = vec![
-        put::<Int32Type>(labels.clone()),
-        put::<Int32Type>(vec![0; 10]),
-        leveled::<Int32Type>(pixels, Some(vec![2; 40]), Some(repeated)),
+        required_column::<Int32Type>(labels.clone()),
+        required_column::<Int32Type>(vec![0; 10]),
+        column_with_levels::<Int32Type>(pixels, Some(vec![2; 40]), Some(repeated)),
     ];
     let bytes = plain(fields, columns);
     let rest = r#""splits":{"train":0.8,"test":0.2},"description":"d""#;
     let json = |fields: &str| format!(r#"{{"format":"parquet","fields":[{fields}],{rest}}}"#);
     let good = json(r#"{"name":"image","column":"pixels","shape":[2,2]},{"name":"label","classes":["a","b","c"]}"#);
-    let data = ingested(&[("dataset.json", good.as_bytes()), ("d.parquet", &bytes)]);
+    let data = ingest_files(&[("dataset.json", good.as_bytes()), ("d.parquet", &bytes)]);
     let lines: String =
         (0..10).map(|at| format!("{},{},{},{},{}\n", 4 * at, 4 * at + 1, 4 * at + 2, 4 * at + 3, at % 3)).collect();
     let csv = format!(
         r#"{{"format":"csv","file":"x.csv","fields":[{{"name":"image","columns":[0,4],"shape":[2,2],"dtype":"uint8"}},
         {{"name":"label","columns":[4,5],"dtype":"int32","classes":["a","b","c"]}}],{rest}}}"#
     );
-    let same = ingested(&[("dataset.json", csv.as_bytes()), ("x.csv", lines.as_bytes())]);
-    assert_eq!((data.digest(), parts(&data)), (same.digest(), vec![("train", 0..8), ("test", 8..10)]));
+    let same = ingest_files(&[("dataset.json", csv.as_bytes()), ("x.csv", lines.as_bytes())]);
+    assert_eq!((data.digest(), split_ranges(&data)), (same.digest(), vec![("train", 0..8), ("test", 8..10)]));
     let check_json = |fields: &str, expected| {
         check(&[("dataset.json", json(fields).as_bytes()), ("d.parquet", &bytes)], expected);
     };
@@ -265,9 +277,9 @@ fn a_description_names_columns_and_shares() {
 }
 
 #[test]
-fn lists_are_of_one_length_and_nothing_is_null() {
+fn lists_of_unequal_length_and_nulls_are_refused() {
     let check_lists = |values: &[f32], defined: &[i16], repeated: &[i16], expected| {
-        let column = leveled::<FloatType>(values.to_vec(), Some(defined.to_vec()), Some(repeated.to_vec()));
+        let column = column_with_levels::<FloatType>(values.to_vec(), Some(defined.to_vec()), Some(repeated.to_vec()));
         check(&[("d.parquet", &plain(LIST, vec![column]))], expected);
     };
     check_lists(
@@ -295,8 +307,8 @@ fn lists_are_of_one_length_and_nothing_is_null() {
         &[("a.parquet", &first), ("b.parquet", &second)],
         expect!["b.parquet: column x: row 1: a list of 3 numbers, and the first has 2; pad or cut them to one length"],
     );
-    let null = leveled::<Int32Type>(vec![1, 2], Some(vec![1, 0, 1]), None);
-    let group = vec![leveled::<Int32Type>(vec![1], Some(vec![1]), None)];
+    let null = column_with_levels::<Int32Type>(vec![1, 2], Some(vec![1, 0, 1]), None);
+    let group = vec![column_with_levels::<Int32Type>(vec![1], Some(vec![1]), None)];
     check(
         &[("d.parquet", &file("optional int32 y", vec![group, vec![null]], WriterProperties::builder()))],
         expect!["d.parquet: column y: row 3: a null; fill it or leave the row out"],
@@ -305,15 +317,16 @@ fn lists_are_of_one_length_and_nothing_is_null() {
 
 #[test]
 fn values_that_no_element_can_have_are_refused_with_their_row() {
-    let check_values = |field: &str, put: Put, expected| check(&[("d.parquet", &plain(field, vec![put]))], expected);
+    let check_values =
+        |field: &str, put: PutColumn, expected| check(&[("d.parquet", &plain(field, vec![put]))], expected);
     check_values(
         "required double y",
-        put::<DoubleType>(vec![1.0, 1e300]),
+        required_column::<DoubleType>(vec![1.0, 1e300]),
         expect!["d.parquet: column y: row 2: 1e300 is too large for float32"],
     );
     check_values(
         "required int32 y (INTEGER(8,true))",
-        put::<Int32Type>(vec![128]),
+        required_column::<Int32Type>(vec![128]),
         expect!["d.parquet: column y: row 1: 128 is no int8"],
     );
     check_values(
@@ -323,7 +336,7 @@ fn values_that_no_element_can_have_are_refused_with_their_row() {
     );
     check_values(
         "required binary y (STRING)",
-        put::<ByteArrayType>(vec![vec![b'a', 0xff].into()]),
+        required_column::<ByteArrayType>(vec![vec![b'a', 0xff].into()]),
         expect!["d.parquet: column y: row 1: byte 1 of its text is no UTF-8"],
     );
     check_values(
@@ -334,25 +347,26 @@ fn values_that_no_element_can_have_are_refused_with_their_row() {
 }
 
 #[test]
-fn types_that_no_column_has_are_refused() {
-    let check_type = |field: &str, put: Put, expected| check(&[("d.parquet", &plain(field, vec![put]))], expected);
+fn unsupported_column_types_are_refused() {
+    let check_type =
+        |field: &str, put: PutColumn, expected| check(&[("d.parquet", &plain(field, vec![put]))], expected);
     check_type(
         "required int32 y (DATE)",
-        put::<Int32Type>(vec![1]),
+        required_column::<Int32Type>(vec![1]),
         expect![
             "d.parquet: column y: dates; save them as numbers or strings, or name the columns to take in dataset.json; integers, floats, truth values, strings, bytes of fixed length and lists of numbers are read"
         ],
     );
     check_type(
         "required int64 y (TIMESTAMP(MILLIS,true))",
-        put::<Int64Type>(vec![1]),
+        required_column::<Int64Type>(vec![1]),
         expect![
             "d.parquet: column y: timestamps; save them as numbers or strings, or name the columns to take in dataset.json; integers, floats, truth values, strings, bytes of fixed length and lists of numbers are read"
         ],
     );
     check_type(
         "required int64 y (DECIMAL(10,2))",
-        put::<Int64Type>(vec![1]),
+        required_column::<Int64Type>(vec![1]),
         expect![
             "d.parquet: column y: decimal numbers; save them as numbers or strings, or name the columns to take in dataset.json; integers, floats, truth values, strings, bytes of fixed length and lists of numbers are read"
         ],
@@ -373,7 +387,7 @@ fn types_that_no_column_has_are_refused() {
     );
     check_type(
         "required group y { required int32 z; }",
-        put::<Int32Type>(vec![1]),
+        required_column::<Int32Type>(vec![1]),
         expect![
             "d.parquet: column y.z: part of a structure or map; make it a column of its own, or name the columns to take in dataset.json; integers, floats, truth values, strings, bytes of fixed length and lists of numbers are read"
         ],
@@ -381,21 +395,21 @@ fn types_that_no_column_has_are_refused() {
     check_type(
         "required group y (LIST) { repeated group list { required group element (LIST) { repeated group list {
             required float element; } } } }",
-        leveled::<FloatType>(vec![1.0], Some(vec![2]), Some(vec![0])),
+        column_with_levels::<FloatType>(vec![1.0], Some(vec![2]), Some(vec![0])),
         expect![
             "d.parquet: column y.list.element.list.element: a list of lists; flatten it and give the shape in dataset.json, or name the columns to take in dataset.json; integers, floats, truth values, strings, bytes of fixed length and lists of numbers are read"
         ],
     );
     check_type(
         "required group y (LIST) { repeated group list { required binary element (STRING); } }",
-        leveled::<ByteArrayType>(vec!["a".into()], Some(vec![1]), Some(vec![0])),
+        column_with_levels::<ByteArrayType>(vec!["a".into()], Some(vec![1]), Some(vec![0])),
         expect![
             "d.parquet: column y: a list of strings or bytes; save it as numbers, or name the columns to take in dataset.json; integers, floats, truth values, strings, bytes of fixed length and lists of numbers are read"
         ],
     );
     check_type(
         "required group y (LIST) { repeated group list { required group element { required int32 z; } } }",
-        leveled::<Int32Type>(vec![1], Some(vec![1]), Some(vec![0])),
+        column_with_levels::<Int32Type>(vec![1], Some(vec![1]), Some(vec![0])),
         expect![
             "d.parquet: column y.list.element.z: part of a structure or map; make it a column of its own, or name the columns to take in dataset.json; integers, floats, truth values, strings, bytes of fixed length and lists of numbers are read"
         ],
@@ -403,24 +417,32 @@ fn types_that_no_column_has_are_refused() {
 }
 
 #[test]
-fn every_file_has_the_same_columns() {
-    let first = plain("required int32 x; required int32 y", vec![put::<Int32Type>(vec![1]), put::<Int32Type>(vec![1])]);
+fn files_with_different_columns_are_refused() {
+    let first = plain(
+        "required int32 x; required int32 y",
+        vec![required_column::<Int32Type>(vec![1]), required_column::<Int32Type>(vec![1])],
+    );
     let check_second = |second: Vec<u8>, expected| check(&[("a.parquet", &first), ("b.parquet", &second)], expected);
     check_second(
-        plain("required int32 x; required float y", vec![put::<Int32Type>(vec![1]), put::<FloatType>(vec![1.0])]),
+        plain(
+            "required int32 x; required float y",
+            vec![required_column::<Int32Type>(vec![1]), required_column::<FloatType>(vec![1.0])],
+        ),
         expect!["b.parquet: column y: it is float32, and it is int32 in a.parquet; every file has the same"],
     );
     check_second(
-        plain("required int32 x", vec![put::<Int32Type>(vec![1])]),
+        plain("required int32 x", vec![required_column::<Int32Type>(vec![1])]),
         expect!["b.parquet: column y: there is none of this name; there are x"],
     );
-    let one = || put::<Int32Type>(vec![1]);
+    let one = || required_column::<Int32Type>(vec![1]);
     check_second(
         plain("required int32 x; required int32 y; required int32 z", vec![one(), one(), one()]),
         expect!["b.parquet: column z: a.parquet has no such column; every file has the same columns"],
     );
-    let turned =
-        plain("optional int32 y; required int32 x", vec![leveled::<Int32Type>(vec![2], Some(vec![1]), None), one()]);
-    let data = ingested(&[("a.parquet", &first), ("b.parquet", &turned)]);
+    let turned = plain(
+        "optional int32 y; required int32 x",
+        vec![column_with_levels::<Int32Type>(vec![2], Some(vec![1]), None), one()],
+    );
+    let data = ingest_files(&[("a.parquet", &first), ("b.parquet", &turned)]);
     assert_eq!(data.column("y").unwrap(), little(&[1, 2], i32::to_le_bytes), "order and nullability may differ");
 }

@@ -4,18 +4,18 @@ use ::parquet::basic::Compression;
 use ::parquet::data_type::{ByteArrayType, Int32Type};
 use ::parquet::file::properties::WriterProperties;
 
-use super::super::describe::ParquetFiles;
-use super::super::ingest::Draft;
-use super::super::staging::Staging;
-use super::parquet::{file, leveled, lists, put};
+use super::super::description::ParquetDescription;
+use super::super::ingest::DatasetDraft;
+use super::super::staging::StagingArea;
+use super::parquet::{column_with_levels, file, lists, required_column};
 use super::*;
 
 /// Reads the bytes as the only file of a folder.
-fn read(place: &TempDir, bytes: &[u8]) -> Result<Draft, DatasetError> {
+fn read(place: &TempDir, bytes: &[u8]) -> Result<DatasetDraft, DatasetError> {
     std::fs::write(place.path().join("d.parquet"), bytes).unwrap();
-    let directory = crate::durable::trial::scratch();
-    let staging = Staging::new(directory.path(), place.path(), &|_| Ok(())).unwrap();
-    super::super::parquet::read(&staging, place.path(), &ParquetFiles::default())
+    let directory = crate::durable::crash_test::scratch();
+    let staging = StagingArea::new(directory.path(), place.path(), &|_| Ok(())).unwrap();
+    super::super::parquet::read(&staging, place.path(), &ParquetDescription::default())
 }
 
 /// A small file with dictionaries, lists, texts and two row groups.
@@ -24,8 +24,8 @@ fn small(compression: Compression) -> Vec<u8> {
         optional group x (LIST) { repeated group list { optional float element; } }";
     let group = |at: i32| {
         vec![
-            put::<Int32Type>(vec![at, at + 1, at]),
-            leveled::<ByteArrayType>(vec!["one".into(), "two".into(), "one".into()], Some(vec![1; 3]), None),
+            required_column::<Int32Type>(vec![at, at + 1, at]),
+            column_with_levels::<ByteArrayType>(vec!["one".into(), "two".into(), "one".into()], Some(vec![1; 3]), None),
             lists(&[&[1.0, 2.0], &[3.0, 4.0], &[1.0, 2.0]]),
         ]
     };
@@ -33,7 +33,7 @@ fn small(compression: Compression) -> Vec<u8> {
 }
 
 #[test]
-fn a_damaged_file_is_refused_or_has_its_shape() {
+fn a_corrupted_parquet_file_is_refused_or_keeps_its_shape() {
     let place = tempfile::tempdir().unwrap();
     for compression in [Compression::UNCOMPRESSED, Compression::SNAPPY] {
         let whole = small(compression);
@@ -57,7 +57,7 @@ fn a_damaged_file_is_refused_or_has_its_shape() {
 }
 
 #[test]
-fn arrow_s_file_may_be_damaged_too() {
+fn a_corrupted_file_of_apache_arrow_is_refused_or_keeps_its_shape() {
     let place = tempfile::tempdir().unwrap();
     let whole = include_bytes!("arrow.parquet");
     for at in 0..whole.len() {
@@ -133,7 +133,7 @@ fn rows(rows: i64, values: i64, bytes: i64, codec: i64) -> Vec<u8> {
 }
 
 /// A file of these pages, schema and row groups.
-fn made(pages: &[u8], schema: Vec<u8>, count: i64, groups: Vec<u8>) -> Vec<u8> {
+fn parquet_file(pages: &[u8], schema: Vec<u8>, count: i64, groups: Vec<u8>) -> Vec<u8> {
     let footer = structure(&[(1, I32, int(2)), (2, LIST, schema), (3, I64, int(count)), (4, LIST, groups)]);
     [b"PAR1", pages, &footer, &(footer.len() as u32).to_le_bytes(), b"PAR1"].concat()
 }
@@ -146,7 +146,7 @@ fn check_file(bytes: &[u8], expected: Expect) {
 fn check_page(header: Vec<u8>, content: &[u8], count: i64, codec: i64, expected: Expect) {
     let pages = [header, content.to_vec()].concat();
     let only = rows(count, count, pages.len() as i64, codec);
-    check_file(&made(&pages, list(2, &[group(1), number(1)]), count, list(1, &[only])), expected);
+    check_file(&parquet_file(&pages, list(2, &[group(1), number(1)]), count, list(1, &[only])), expected);
 }
 
 /// The header of a data page.
@@ -161,7 +161,7 @@ fn dictionary(expanded: i64, compressed: i64, values: i64) -> Vec<u8> {
 }
 
 #[test]
-fn no_file_at_all() {
+fn bytes_that_are_no_parquet_file_are_refused() {
     check_file(b"", expect!["d.parquet: it has 0 bytes, and a Parquet file has 12 at least; is the copy finished?"]);
     check_file(
         b"PAR1",
@@ -181,9 +181,10 @@ fn no_file_at_all() {
 }
 
 #[test]
-fn footers_are_not_believed() {
+fn false_claims_in_a_footer_are_refused() {
     let one = || list(2, &[group(1), number(1)]);
-    let check_footer = |schema, count, groups, expected| check_file(&made(b"", schema, count, groups), expected);
+    let check_footer =
+        |schema, count, groups, expected| check_file(&parquet_file(b"", schema, count, groups), expected);
     check_footer(
         list(1 << 31, &[]),
         0,
@@ -244,7 +245,7 @@ fn footers_are_not_believed() {
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "a table of pages")]
-fn pages_are_not_believed() {
+fn false_claims_in_a_page_are_refused() {
     let four = [1, 0, 0, 0];
     check_page(
         data(i32::MAX.into(), 4, 1, 0),
@@ -319,7 +320,7 @@ fn pages_are_not_believed() {
         let place = tempfile::tempdir().unwrap();
         let pages = [data(4, 4, 1, 0), four.to_vec()].concat();
         let only = rows(1, 1, pages.len() as i64, codec);
-        let bytes = made(&pages, list(2, &[group(1), number(1)]), 1, list(1, &[only]));
+        let bytes = parquet_file(&pages, list(2, &[group(1), number(1)]), 1, list(1, &[only]));
         assert!(matches!(read(&place, &bytes), Err(DatasetError::Column { .. })), "codec {codec}");
     }
     check_page(
@@ -372,12 +373,15 @@ fn pages_are_not_believed() {
 }
 
 #[test]
-fn texts_take_more_memory_than_their_letters() {
+fn the_memory_limit_counts_the_overhead_of_each_text() {
     let schema = || list(2, &[group(1), text()]);
     // As long as the number of rows needs, so that it is not refused for that.
     let check_claim = |count: i64, expected| {
         let pages = vec![0; count as usize / 1024];
-        check_file(&made(&pages, schema(), count, list(1, &[rows(count, count, pages.len() as i64, 0)])), expected);
+        check_file(
+            &parquet_file(&pages, schema(), count, list(1, &[rows(count, count, pages.len() as i64, 0)])),
+            expected,
+        );
     };
     check_claim(
         (1 << 31) + 1,
@@ -393,21 +397,21 @@ fn texts_take_more_memory_than_their_letters() {
     let letter = vec![1, 0, 0, 0, b'a'];
     let pages = [dictionary(5, 5, 1), letter, data(size, size, count, 8), run].concat();
     check_file(
-        &made(&pages, schema(), count, list(1, &[rows(count, count, pages.len() as i64, 0)])),
+        &parquet_file(&pages, schema(), count, list(1, &[rows(count, count, pages.len() as i64, 0)])),
         expect!["d.parquet: column x: row 85197: its texts have more than 425984 bytes together; is the file damaged?"],
     );
 }
 
 #[test]
-fn names_in_a_schema_are_short_and_few() {
+fn the_length_of_schema_names_is_limited() {
     let long = structure(&[(1, I32, int(1)), (3, I32, int(0)), (4, BINARY, name(&"n".repeat(256)))]);
     check_file(
-        &made(b"", list(2, &[group(1), long]), 0, list(0, &[])),
+        &parquet_file(b"", list(2, &[group(1), long]), 0, list(0, &[])),
         expect!["d.parquet: its footer: a name in its schema has 256 bytes, and at most 255 are read"],
     );
     let columns = [vec![group(65_537)], vec![number(1); 65_537]].concat();
     check_file(
-        &made(b"", list(65_538, &columns), 0, list(0, &[])),
+        &parquet_file(b"", list(65_538, &columns), 0, list(0, &[])),
         expect!["d.parquet: its footer: more than 65536 columns"],
     );
 }

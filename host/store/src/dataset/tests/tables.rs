@@ -2,15 +2,15 @@
 
 use super::*;
 
-fn taken(files: &[(&str, &[u8])]) -> (TempDir, Dataset) {
-    let source = folder(files);
+fn ingest_files(files: &[(&str, &[u8])]) -> (TempDir, ColumnarDataset) {
+    let source = folder_with_files(files);
     let (directory, datasets) = datasets();
-    let data = Dataset::open(&datasets.ingest("d", source.path(), 0).unwrap().dir).unwrap();
+    let data = ColumnarDataset::open(&datasets.ingest("d", source.path(), 0).unwrap().dir).unwrap();
     (directory, data)
 }
 
-fn fields(data: &Dataset) -> Vec<String> {
-    let field = |field: &Field| format!("{} {} [{}]", field.name, field.item, field.classes.join(" "));
+fn fields(data: &ColumnarDataset) -> Vec<String> {
+    let field = |field: &DatasetField| format!("{} {} [{}]", field.name, field.item, field.classes.join(" "));
     data.fields().iter().map(field).collect()
 }
 
@@ -19,42 +19,42 @@ fn floats(values: &[f32]) -> Vec<u8> {
 }
 
 #[test]
-fn a_csv_file_alone_is_features_and_a_label() {
+fn a_csv_file_without_description_gives_features_and_a_label() {
     let wine = "alcohol,ash,class\n14.2,2.4,1\n13.1,2.1,3\n12.0,2,2\n";
-    let (_directory, data) = taken(&[("wine.csv", wine.as_bytes())]);
+    let (_directory, data) = ingest_files(&[("wine.csv", wine.as_bytes())]);
     assert_eq!(fields(&data), ["x float32[2] []", "label uint8[] [1 2 3]"]);
     assert_eq!(data.read("x", &[0, 2]).unwrap(), floats(&[14.2, 2.4, 12.0, 2.0]));
     assert_eq!(data.read("label", &[0, 1, 2]).unwrap(), [0, 2, 1]);
     // Plain numbers of classes have no names; without a header, the last column is the label.
-    let (_directory, data) = taken(&[("a.csv", b"1,2,0\n3,4,1\n")]);
+    let (_directory, data) = ingest_files(&[("a.csv", b"1,2,0\n3,4,1\n")]);
     assert_eq!(fields(&data), ["x float32[2] []", "label uint8[] []"]);
     assert_eq!(data.read("x", &[0]).unwrap(), floats(&[1.0, 2.0]));
     // A column that is called so is the label where it is the first, too.
-    let (_directory, data) = taken(&[("m.csv", b"label,p0,p1\n7,0,255\n0,9,8\n")]);
+    let (_directory, data) = ingest_files(&[("m.csv", b"label,p0,p1\n7,0,255\n0,9,8\n")]);
     assert_eq!(fields(&data), ["x float32[2] []", "label uint8[] [0 7]"]);
     assert_eq!(data.read("label", &[0, 1]).unwrap(), [1, 0]);
     let iris = b"sepal,petal,species\n5.1,1.4,setosa\n7,4.7,versicolor\n5,1,setosa\n";
-    let (_directory, data) = taken(&[("iris.csv", iris)]);
+    let (_directory, data) = ingest_files(&[("iris.csv", iris)]);
     assert_eq!(fields(&data), ["x float32[2] []", "label uint8[] [setosa versicolor]"]);
     assert_eq!(data.read("label", &[0, 1, 2]).unwrap(), [0, 1, 0]);
     let packed = gz(iris);
-    assert_eq!(fields(&taken(&[("iris.csv.gz", &packed)]).1).len(), 2);
+    assert_eq!(fields(&ingest_files(&[("iris.csv.gz", &packed)]).1).len(), 2);
 }
 
 #[test]
-fn numbers_that_are_no_classes_are_a_target() {
-    let (_directory, data) = taken(&[("houses.csv", b"rooms,price\n3,1.5\n4,2\n")]);
+fn fractional_labels_become_a_regression_target() {
+    let (_directory, data) = ingest_files(&[("houses.csv", b"rooms,price\n3,1.5\n4,2\n")]);
     assert_eq!(fields(&data), ["x float32[1] []", "target float32[] []"]);
     assert_eq!(data.read("target", &[0, 1]).unwrap(), floats(&[1.5, 2.0]));
     let many: String = (0..300).map(|n| format!("{n},{}\n", n * 1000)).collect();
-    assert_eq!(fields(&taken(&[("a.csv", many.as_bytes())]).1)[1], "target float32[] []");
+    assert_eq!(fields(&ingest_files(&[("a.csv", many.as_bytes())]).1)[1], "target float32[] []");
 }
 
 #[test]
-fn a_header_is_told_from_values() {
+fn a_csv_header_is_distinguished_from_values() {
     let json = r#"{"format":"csv","file":"x.csv","fields":[{"name":"x","columns":[0,2],"dtype":"float32"}]}"#;
     let count = |lines: &str, json: &str| {
-        let (_directory, data) = taken(&[("dataset.json", json.as_bytes()), ("x.csv", lines.as_bytes())]);
+        let (_directory, data) = ingest_files(&[("dataset.json", json.as_bytes()), ("x.csv", lines.as_bytes())]);
         data.items(None).unwrap().end
     };
     assert_eq!(count("alcohol,ash\n1,2\n3,4\n", json), 2);
@@ -73,7 +73,7 @@ fn a_header_is_told_from_values() {
 }
 
 #[test]
-fn names_of_classes_are_read_as_their_numbers() {
+fn class_names_are_read_as_class_indices() {
     let field = |classes: &str| {
         format!(
             r#"{{"format":"csv","file":"x.csv","fields":[{{"name":"y","columns":[0,1],"dtype":"uint8","classes":{classes}}}]}}"#
@@ -81,7 +81,7 @@ fn names_of_classes_are_read_as_their_numbers() {
     };
     let read = |classes: &str, lines: &str, items: &[u64]| {
         let json = field(classes);
-        let (_directory, data) = taken(&[("dataset.json", json.as_bytes()), ("x.csv", lines.as_bytes())]);
+        let (_directory, data) = ingest_files(&[("dataset.json", json.as_bytes()), ("x.csv", lines.as_bytes())]);
         data.read("y", items).unwrap().to_vec()
     };
     assert_eq!(read(r#"["no","yes"]"#, "yes\nno\n1\n", &[0, 1, 2]), [1, 0, 1]);
@@ -94,9 +94,9 @@ fn names_of_classes_are_read_as_their_numbers() {
 }
 
 #[test]
-fn a_file_that_does_not_say_enough_is_told_what_to_write() {
+fn an_ambiguous_csv_file_is_refused_with_a_suggested_description() {
     let refused = |files: &[(&str, &[u8])]| {
-        let source = folder(files);
+        let source = folder_with_files(files);
         let (_directory, datasets) = datasets();
         let error = datasets.ingest("d", source.path(), 0).unwrap_err().to_string();
         let (reason, example) =
@@ -118,8 +118,8 @@ fn a_file_that_does_not_say_enough_is_told_what_to_write() {
 }
 
 #[test]
-fn pictures_that_are_not_read_are_named() {
-    let source = folder(&[]);
+fn unsupported_image_formats_are_named_in_the_error() {
+    let source = folder_with_files(&[]);
     std::fs::create_dir(source.path().join("cat")).unwrap();
     std::fs::write(source.path().join("cat/1.WEBP"), "x").unwrap();
     let (_directory, datasets) = datasets();

@@ -3,41 +3,41 @@
 use super::*;
 
 /// The items of a field as texts.
-fn lines(dataset: &Dataset, field: &str) -> Vec<String> {
+fn lines(dataset: &ColumnarDataset, field: &str) -> Vec<String> {
     let width = dataset.field(field).unwrap().item.bytes();
     let items = dataset.column(field).unwrap().chunks(width);
     items.map(|item| String::from_utf8(item.to_vec()).unwrap().replace('\0', "_")).collect()
 }
 
-fn ingested(files: &[(&str, &[u8])]) -> Dataset {
+fn ingest_files(files: &[(&str, &[u8])]) -> ColumnarDataset {
     let (_directory, datasets) = datasets();
-    let info = datasets.ingest("texts", folder(files).path(), 0).unwrap();
-    Dataset::open(&info.dir).unwrap()
+    let info = datasets.ingest("texts", folder_with_files(files).path(), 0).unwrap();
+    ColumnarDataset::open(&info.dir).unwrap()
 }
 
 #[test]
-fn lines_are_stretched_to_the_longest() {
-    let text = ingested(&[("poem.txt", "One\n\nfünf\r\nlast".as_bytes())]);
+fn lines_are_padded_to_the_longest() {
+    let text = ingest_files(&[("poem.txt", "One\n\nfünf\r\nlast".as_bytes())]);
     assert_eq!(text.fields()[0].item, Descriptor::new(DType::U8, Shape::new([5]).unwrap()));
     assert_eq!(lines(&text, "text"), ["One__", "_____", "fünf", "last_"]);
-    assert_eq!(text.splits(), [Split { name: "train".to_owned(), items: 0..4 }]);
+    assert_eq!(text.splits(), [DatasetSplit { name: "train".to_owned(), items: 0..4 }]);
 }
 
 #[test]
-fn several_files_are_parts() {
-    let text = ingested(&[("train.txt", b"a\nbb\n"), ("test.txt.gz", &gz(b"ccc\n")), ("README.md", b"no")]);
-    let part = |name: &str, items| Split { name: name.to_owned(), items };
+fn several_text_files_become_splits() {
+    let text = ingest_files(&[("train.txt", b"a\nbb\n"), ("test.txt.gz", &gz(b"ccc\n")), ("README.md", b"no")]);
+    let part = |name: &str, items| DatasetSplit { name: name.to_owned(), items };
     assert_eq!(text.splits(), [part("test", 0..1), part("train", 1..3)]);
     assert_eq!(lines(&text, "text"), ["ccc", "a__", "bb_"]);
 }
 
 #[test]
-fn descriptions_put_files_side_by_side() {
+fn a_description_puts_text_files_side_by_side_as_fields() {
     let json = br#"{"format": "text", "parts": {
         "train": {"source": "train.de", "target": "train.en.gz"},
         "validation": {"source": "val.de", "target": "val.en"}
     }}"#;
-    let text = ingested(&[
+    let text = ingest_files(&[
         ("dataset.json", json),
         ("train.de", b"ein Hund\nzwei\n"),
         ("train.en.gz", &gz(b"a dog\ntwo\n")),
@@ -50,7 +50,7 @@ fn descriptions_put_files_side_by_side() {
 }
 
 #[test]
-fn texts_that_cannot_be() {
+fn invalid_text_files_are_refused() {
     let described = |parts: &str| format!(r#"{{"format":"text","parts":{parts}}}"#).into_bytes();
     let check_parts = |parts: &str, files: &[(&str, &[u8])], expected| {
         let json = described(parts);
@@ -87,9 +87,9 @@ fn texts_that_cannot_be() {
     );
 }
 
-fn field(name: &str, dtype: DType, dims: &[usize]) -> Field {
+fn field(name: &str, dtype: DType, dims: &[usize]) -> DatasetField {
     let item = Descriptor::new(dtype, Shape::new(dims.to_vec()).unwrap());
-    Field { name: name.to_owned(), item, classes: Vec::new() }
+    DatasetField { name: name.to_owned(), item, classes: Vec::new() }
 }
 
 fn parts(parts: &[(&str, u64)]) -> Vec<(String, u64)> {
@@ -103,7 +103,7 @@ fn columns_make_a_dataset() {
             (field("pair", DType::U8, &[2]), vec![1, 2, 3, 4, 5, last]),
             (field("one", DType::U8, &[]), vec![7, 8, 9]),
         ];
-        Dataset::from_columns(columns, &parts(&[("train", 2), ("none", 0), ("validation", 1)])).unwrap()
+        ColumnarDataset::from_columns(columns, &parts(&[("train", 2), ("none", 0), ("validation", 1)])).unwrap()
     };
     let made = make(6);
     assert_eq!(made.read("pair", &[2, 0]).unwrap(), [5, 6, 1, 2]);
@@ -114,9 +114,9 @@ fn columns_make_a_dataset() {
 }
 
 #[test]
-fn columns_that_make_no_dataset() {
+fn invalid_in_memory_columns_are_refused() {
     let check = |columns, given: &[(&str, u64)], expected: Expect| {
-        expected.assert_eq(&Dataset::from_columns(columns, &parts(given)).unwrap_err().to_string());
+        expected.assert_eq(&ColumnarDataset::from_columns(columns, &parts(given)).unwrap_err().to_string());
     };
     let one = || (field("a", DType::F32, &[2]), vec![0; 16]);
     check(vec![one()], &[("train", 3)], expect!["field a: 16 bytes, and 3 items take 24"]);

@@ -1,28 +1,28 @@
 //! Uploads: whole, cut off, lying, too large.
 
-use super::upload::{UploadFile, Uploads};
+use super::upload::{UploadFile, UploadStore};
 use super::*;
 use crate::limits::{CHUNK_BYTES_MAX, UPLOAD_FILES_MAX, UPLOADS_OPEN_MAX};
 
 const JSON: &[u8] = br#"{"format":"csv","file":"data/x.csv","fields":[{"name":"x","columns":[0,1],"dtype":"uint8"}]}"#;
 
-struct Place {
+struct UploadFixture {
     directory: TempDir,
-    uploads: Uploads,
-    datasets: Datasets,
+    uploads: UploadStore,
+    datasets: DatasetStore,
 }
 
-fn place() -> Place {
+fn fixture() -> UploadFixture {
     let directory = tempfile::tempdir().unwrap();
     let (uploads, datasets) = (directory.path().join("uploads"), directory.path().join("datasets"));
     [&uploads, &datasets].into_iter().for_each(|dir| std::fs::create_dir(dir).unwrap());
-    let datasets = Datasets::new(datasets);
-    Place { uploads: Uploads::new(uploads, datasets.clone()), datasets, directory }
+    let datasets = DatasetStore::new(datasets);
+    UploadFixture { uploads: UploadStore::new(uploads, datasets.clone()), datasets, directory }
 }
 
-impl Place {
+impl UploadFixture {
     /// Names of everything that lies in a folder of the place.
-    fn left(&self, folder: &str) -> usize {
+    fn entries_left(&self, folder: &str) -> usize {
         let entries = std::fs::read_dir(self.directory.path().join(folder)).unwrap();
         entries.filter(|entry| entry.as_ref().unwrap().file_name() != ".locks").count()
     }
@@ -37,50 +37,50 @@ fn file(path: &str, content: &[u8], chunk: usize) -> UploadFile {
     }
 }
 
-fn announced(csv: &[u8]) -> Vec<UploadFile> {
+fn announced_files(csv: &[u8]) -> Vec<UploadFile> {
     vec![file("dataset.json", JSON, 1 << 20), file("data/x.csv", csv, 4)]
 }
 
-fn send(place: &Place, id: &Digest, csv: &[u8]) {
+fn send_chunks(place: &UploadFixture, id: &Digest, csv: &[u8]) {
     for chunk in [JSON].into_iter().chain(csv.chunks(4)) {
         place.uploads.put_chunk(id, &Digest::of(chunk), chunk).unwrap();
     }
 }
 
 #[test]
-fn an_upload_becomes_a_version_once() {
-    let place = place();
+fn an_upload_committed_twice_gives_one_version() {
+    let place = fixture();
     let csv = b"1\n2\n3\n4\n3\n4\n";
-    let begun = place.uploads.begin("d", announced(csv), |_| Ok(())).unwrap();
+    let begun = place.uploads.begin("d", announced_files(csv), |_| Ok(())).unwrap();
     // The last two chunks are the same.
     assert_eq!((begun.missing.len(), begun.version), (3, None));
     place.uploads.put_chunk(&begun.id, &begun.missing[1], b"1\n2\n").unwrap();
     // Cut off here, and begun again.
-    let again = place.uploads.begin("d", announced(csv), |_| Ok(())).unwrap();
+    let again = place.uploads.begin("d", announced_files(csv), |_| Ok(())).unwrap();
     assert_eq!((again.id, again.missing.len()), (begun.id, 2));
     let early = place.uploads.commit("d", &begun.id, 0, |_, _| Ok(())).unwrap_err();
     assert!(matches!(early, DatasetError::ChunksMissing { missing: 2, .. }), "{early}");
-    send(&place, &begun.id, csv);
+    send_chunks(&place, &begun.id, csv);
     assert!(place.uploads.missing(&begun.id).unwrap().is_empty());
     let other = place.uploads.commit("e", &begun.id, 0, |_, _| Ok(())).unwrap_err();
     assert!(matches!(other, DatasetError::NotFound { kind: "upload", .. }), "{other}");
     let info = place.uploads.commit("d", &begun.id, 5, |_, _| Ok(())).unwrap();
     assert_eq!((info.version, info.items, info.created_ms), (1, 6, 5));
-    assert_eq!(place.left("uploads"), 0);
+    assert_eq!(place.entries_left("uploads"), 0);
     assert_eq!(place.uploads.commit("d", &begun.id, 6, |_, _| Ok(())).unwrap(), info, "the answer may have been lost");
-    let known = place.uploads.begin("d", announced(csv), |_| Ok(())).unwrap();
+    let known = place.uploads.begin("d", announced_files(csv), |_| Ok(())).unwrap();
     assert_eq!((known.version, known.missing.len()), (Some(1), 0));
-    assert_eq!(place.left("uploads"), 0);
-    let changed = place.uploads.begin("d", announced(b"1\n"), |_| Ok(())).unwrap();
-    send(&place, &changed.id, b"1\n");
+    assert_eq!(place.entries_left("uploads"), 0);
+    let changed = place.uploads.begin("d", announced_files(b"1\n"), |_| Ok(())).unwrap();
+    send_chunks(&place, &changed.id, b"1\n");
     assert_eq!(place.uploads.commit("d", &changed.id, 7, |_, _| Ok(())).unwrap().version, 2);
     assert_eq!(place.datasets.list().unwrap().len(), 2);
 }
 
 #[test]
-fn chunks_that_are_not_what_they_say_are_refused() {
-    let place = place();
-    let begun = place.uploads.begin("d", announced(b"1\n2\n"), |_| Ok(())).unwrap();
+fn chunks_with_a_wrong_digest_are_refused() {
+    let place = fixture();
+    let begun = place.uploads.begin("d", announced_files(b"1\n2\n"), |_| Ok(())).unwrap();
     let put = |id: &Digest, digest: Digest, bytes: &[u8]| place.uploads.put_chunk(id, &digest, bytes).unwrap_err();
     let wrong = put(&begun.id, Digest::of(b"1\n2\n"), b"1\n3\n");
     assert!(matches!(wrong, DatasetError::WrongDigest { .. }), "{wrong}");
@@ -95,18 +95,18 @@ fn chunks_that_are_not_what_they_say_are_refused() {
 
 /// A plan has megabytes where there are many files: it is read once for all chunks.
 #[test]
-fn a_chunk_does_not_cost_reading_the_plan() {
-    let place = place();
+fn the_upload_plan_is_read_once_for_all_chunks() {
+    let place = fixture();
     let csv = b"1\n2\n3\n4\n";
-    let id = place.uploads.begin("d", announced(csv), |_| Ok(())).unwrap().id;
+    let id = place.uploads.begin("d", announced_files(csv), |_| Ok(())).unwrap().id;
     let path = place.directory.path().join("uploads").join(id.hex()).join("plan.json");
     let plan = std::fs::read(&path).unwrap();
     std::fs::write(&path, "no plan").unwrap();
-    send(&place, &id, csv);
+    send_chunks(&place, &id, csv);
     let stranger = place.uploads.put_chunk(&id, &Digest::of(b"hello"), b"hello").unwrap_err();
     assert!(matches!(stranger, DatasetError::NotFound { kind: "chunk", .. }), "{stranger}");
     // Another server over the directory has to read it, once.
-    let again = Uploads::new(place.directory.path().join("uploads"), place.datasets.clone());
+    let again = UploadStore::new(place.directory.path().join("uploads"), place.datasets.clone());
     let unread = again.put_chunk(&id, &Digest::of(JSON), JSON).unwrap_err();
     assert!(matches!(unread, DatasetError::NotFound { kind: "upload", .. }), "{unread}");
     std::fs::write(&path, &plan).unwrap();
@@ -116,14 +116,14 @@ fn a_chunk_does_not_cost_reading_the_plan() {
     // Others push it out of memory.
     std::fs::write(&path, &plan).unwrap();
     for at in 0..UPLOADS_OPEN_MAX {
-        again.begin(&format!("d{at}"), announced(csv), |_| Ok(())).unwrap();
+        again.begin(&format!("d{at}"), announced_files(csv), |_| Ok(())).unwrap();
     }
     std::fs::write(&path, "no plan").unwrap();
     assert!(again.put_chunk(&id, &Digest::of(JSON), JSON).is_err());
     // What was forgotten is so here, too, and for who looked at it before.
     std::fs::write(&path, &plan).unwrap();
     again.put_chunk(&id, &Digest::of(JSON), JSON).unwrap();
-    place.uploads.forget(&id);
+    place.uploads.discard(&id);
     for uploads in [&place.uploads, &again] {
         let gone = uploads.put_chunk(&id, &Digest::of(JSON), JSON).unwrap_err();
         assert!(matches!(gone, DatasetError::NotFound { kind: "upload", .. }), "{gone}");
@@ -131,17 +131,17 @@ fn a_chunk_does_not_cost_reading_the_plan() {
 }
 
 #[test]
-fn files_that_are_not_what_they_say_leave_nothing() {
-    let place = place();
+fn files_with_a_wrong_digest_or_size_leave_nothing() {
+    let place = fixture();
     let csv = b"1\n2\n3\n4\n";
-    let mut lying = announced(csv);
+    let mut lying = announced_files(csv);
     lying[1].sha256 = Digest::of(b"other");
-    let mut short = announced(csv);
+    let mut short = announced_files(csv);
     short[1].size += 1;
-    for files in [lying, short, announced(b"1\nx\n")] {
+    for files in [lying, short, announced_files(b"1\nx\n")] {
         let csv: &[u8] = if files[1].size == 4 { b"1\nx\n" } else { csv };
         let begun = place.uploads.begin("d", files, |_| Ok(())).unwrap();
-        send(&place, &begun.id, csv);
+        send_chunks(&place, &begun.id, csv);
         let refused = place.uploads.commit("d", &begun.id, 0, |_, _| Ok(())).unwrap_err();
         assert!(
             matches!(
@@ -150,13 +150,13 @@ fn files_that_are_not_what_they_say_leave_nothing() {
             ),
             "{refused}"
         );
-        assert_eq!((place.left("uploads"), place.left("datasets")), (0, 0));
+        assert_eq!((place.entries_left("uploads"), place.entries_left("datasets")), (0, 0));
     }
 }
 
 #[test]
-fn announcements_that_cannot_be_are_refused_before_anything_is_kept() {
-    let place = place();
+fn invalid_announcements_are_refused_before_anything_is_stored() {
+    let place = fixture();
     let begin = |files: Vec<UploadFile>| place.uploads.begin("d", files, |_| Ok(())).unwrap_err();
     let long = "a".repeat(256);
     let deep = "a/".repeat(8) + "b";
@@ -176,25 +176,25 @@ fn announcements_that_cannot_be_are_refused_before_anything_is_kept() {
     assert!(matches!(many, DatasetError::TooLarge { unit: "files", .. }), "{many}");
     let name = place.uploads.begin("../d", Vec::new(), |_| Ok(())).unwrap_err();
     assert!(matches!(name, DatasetError::BadName { .. }), "{name}");
-    assert_eq!(place.left("uploads"), 0);
+    assert_eq!(place.entries_left("uploads"), 0);
 }
 
 #[test]
 fn an_upload_that_would_fill_the_disk_is_refused() {
-    let place = place();
-    let uploads =
-        Uploads::new(place.directory.path().join("uploads"), place.datasets.clone()).with_free_bytes(|_| Ok(64 << 20));
-    let refused = uploads.begin("d", announced(b"1\n"), |_| Ok(())).unwrap_err();
+    let place = fixture();
+    let uploads = UploadStore::new(place.directory.path().join("uploads"), place.datasets.clone())
+        .with_free_bytes(|_| Ok(64 << 20));
+    let refused = uploads.begin("d", announced_files(b"1\n"), |_| Ok(())).unwrap_err();
     assert!(matches!(refused, DatasetError::DiskFull { free, .. } if free == 64 << 20), "{refused}");
-    assert_eq!(place.left("uploads"), 0);
+    assert_eq!(place.entries_left("uploads"), 0);
     assert!(crate::durable::free_bytes(place.directory.path()).unwrap() > 0);
 }
 
 #[test]
-fn old_uploads_are_swept() {
-    let place = place();
-    place.uploads.begin("d", announced(b"1\n"), |_| Ok(())).unwrap();
-    assert_eq!(place.uploads.sweep(1_000).unwrap(), 0);
-    assert_eq!(place.uploads.sweep(Millis::MAX).unwrap(), 1);
-    assert_eq!(place.left("uploads"), 0);
+fn old_uploads_are_discarded() {
+    let place = fixture();
+    place.uploads.begin("d", announced_files(b"1\n"), |_| Ok(())).unwrap();
+    assert_eq!(place.uploads.discard_older_than(1_000).unwrap(), 0);
+    assert_eq!(place.uploads.discard_older_than(UnixMillis::MAX).unwrap(), 1);
+    assert_eq!(place.entries_left("uploads"), 0);
 }

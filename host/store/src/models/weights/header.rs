@@ -23,33 +23,33 @@ const NAME_SHOWN_MAX: usize = 80;
 
 /// A tensor of the file.
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub(crate) struct TensorEntry {
     pub(crate) name: String,
     pub(crate) descriptor: Descriptor,
     /// Its bytes' place, in the file or after its header.
-    pub(crate) place: Range<usize>,
+    pub(crate) byte_range: Range<usize>,
 }
 
 /// The tensors in the order of their bytes, which lie within the file, one after another, and are as many as each takes; or
 /// what is wrong.
-pub(crate) fn read(file: &[u8]) -> Result<Vec<Entry>, String> {
-    let length = length(file)?;
+pub(crate) fn read_tensors(file: &[u8]) -> Result<Vec<TensorEntry>, String> {
+    let length = header_length(file)?;
     let rest = &file[LENGTH_BYTES..];
-    let (header, data) = rest.split_at_checked(length).ok_or_else(|| cut_short(length, rest.len()))?;
+    let (header, data) = rest.split_at_checked(length).ok_or_else(|| truncated_header_message(length, rest.len()))?;
     let mut entries = tensors(header, data.len())?;
-    let end = entries.last().map_or(0, |entry| entry.place.end);
+    let end = entries.last().map_or(0, |entry| entry.byte_range.end);
     if end != data.len() {
-        return Err(goes_on((data.len() - end) as u64));
+        return Err(trailing_bytes_message((data.len() - end) as u64));
     }
     let first = file.len() - data.len();
     for entry in &mut entries {
-        entry.place = first + entry.place.start..first + entry.place.end;
+        entry.byte_range = first + entry.byte_range.start..first + entry.byte_range.end;
     }
     Ok(entries)
 }
 
 /// The length of the header of a file that begins with these bytes.
-pub(crate) fn length(file: &[u8]) -> Result<usize, String> {
+pub(crate) fn header_length(file: &[u8]) -> Result<usize, String> {
     let Some((length, _)) = file.split_first_chunk::<LENGTH_BYTES>() else {
         return Err(format!("it has {} bytes, and the length of its header alone takes {LENGTH_BYTES}", file.len()));
     };
@@ -62,47 +62,48 @@ pub(crate) fn length(file: &[u8]) -> Result<usize, String> {
 
 /// The tensors of a header, which is followed by `data` bytes at most, in the order of their bytes. These lie one after
 /// another without holes; their places begin after the header.
-pub(crate) fn tensors(header: &[u8], data: usize) -> Result<Vec<Entry>, String> {
-    let header: Header = serde_json::from_slice(header).map_err(|error| format!("its header: {error}"))?;
+pub(crate) fn tensors(header: &[u8], data: usize) -> Result<Vec<TensorEntry>, String> {
+    let header: SafetensorsHeader = serde_json::from_slice(header).map_err(|error| format!("its header: {error}"))?;
     let mut tensors = header.0;
     tensors.sort_by_key(|(_, tensor)| tensor.data_offsets);
     let mut entries = Vec::with_capacity(tensors.len());
     let mut end = 0;
     for (name, tensor) in tensors {
-        let refuse = |reason| in_tensor(&name, reason);
-        let (descriptor, place) = entry(&tensor, end, data).map_err(refuse)?;
+        let refuse = |reason| tensor_message(&name, reason);
+        let (descriptor, place) = check_tensor(&tensor, end, data).map_err(refuse)?;
         end = place.end;
-        entries.push(Entry { name, descriptor, place });
+        entries.push(TensorEntry { name, descriptor, byte_range: place });
     }
     Ok(entries)
 }
 
 /// What is wrong with a file that ends within its header.
-pub(crate) fn cut_short(length: usize, follow: usize) -> String {
+pub(crate) fn truncated_header_message(length: usize, follow: usize) -> String {
     format!("its header would have {length} bytes, and {follow} follow; is the copy finished?")
 }
 
 /// What is wrong with a file whose tensors have `data` bytes together, and this one's would be there.
-pub(crate) fn ends_early(entry: &Entry, data: usize) -> String {
-    in_tensor(&entry.name, beyond(entry.place.end, data))
+pub(crate) fn truncated_data_message(entry: &TensorEntry, data: usize) -> String {
+    tensor_message(&entry.name, out_of_bounds_message(entry.byte_range.end, data))
 }
 
 /// What is wrong with a file that so many bytes follow.
-pub(crate) fn goes_on(bytes: u64) -> String {
+pub(crate) fn trailing_bytes_message(bytes: u64) -> String {
     format!("{bytes} bytes follow its last tensor")
 }
 
-fn in_tensor(name: &str, reason: String) -> String {
-    format!("tensor {}: {reason}", shown(name))
+fn tensor_message(name: &str, reason: String) -> String {
+    format!("tensor {}: {reason}", quote_name(name))
 }
 
-fn beyond(end: usize, data: usize) -> String {
+fn out_of_bounds_message(end: usize, data: usize) -> String {
     format!("it would end at byte {end} of {data}; is the copy finished?")
 }
 
 /// A tensor that must begin at `begin`, and its place in the data.
-fn entry(tensor: &Tensor, begin: usize, data: usize) -> Result<(Descriptor, Range<usize>), String> {
-    let dtype = dtype(&tensor.dtype).ok_or_else(|| format!("data type {} is unknown here", shown(&tensor.dtype)))?;
+fn check_tensor(tensor: &TensorHeader, begin: usize, data: usize) -> Result<(Descriptor, Range<usize>), String> {
+    let dtype =
+        parse_dtype(&tensor.dtype).ok_or_else(|| format!("data type {} is unknown here", quote_name(&tensor.dtype)))?;
     let shape = Shape::new(tensor.shape.clone()).map_err(|error| error.to_string())?;
     let descriptor = Descriptor::new(dtype, shape);
     let [start, end] = tensor.data_offsets;
@@ -110,7 +111,7 @@ fn entry(tensor: &Tensor, begin: usize, data: usize) -> Result<(Descriptor, Rang
         return Err(format!("it would end at byte {end}, before it begins at {start}"));
     }
     if end > data {
-        return Err(beyond(end, data));
+        return Err(out_of_bounds_message(end, data));
     }
     if start != begin {
         let what = if start < begin { "lies in the bytes of another one" } else { "leaves a hole before it" };
@@ -123,12 +124,12 @@ fn entry(tensor: &Tensor, begin: usize, data: usize) -> Result<(Descriptor, Rang
 }
 
 /// Data types as the format spells them.
-fn dtype(name: &str) -> Option<DType> {
+fn parse_dtype(name: &str) -> Option<DType> {
     DType::ALL.into_iter().find(|ours| format!("{:?}", super::safetensors_dtype(*ours)) == name)
 }
 
 /// A name in quotation marks, cut where it is long.
-fn shown(name: &str) -> String {
+fn quote_name(name: &str) -> String {
     match name.char_indices().nth(NAME_SHOWN_MAX) {
         Some((end, _)) => format!("{:?}...", &name[..end]),
         None => format!("{name:?}"),
@@ -137,44 +138,44 @@ fn shown(name: &str) -> String {
 
 /// What an entry says.
 #[derive(Debug, Deserialize)]
-struct Tensor {
+struct TensorHeader {
     dtype: String,
     shape: Vec<usize>,
     data_offsets: [usize; 2],
 }
 
 /// All entries of tensors, each name once.
-struct Header(Vec<(String, Tensor)>);
+struct SafetensorsHeader(Vec<(String, TensorHeader)>);
 
-impl<'de> Deserialize<'de> for Header {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Header, D::Error> {
-        deserializer.deserialize_map(Entries)
+impl<'de> Deserialize<'de> for SafetensorsHeader {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<SafetensorsHeader, D::Error> {
+        deserializer.deserialize_map(SafetensorsHeaderVisitor)
     }
 }
 
-struct Entries;
+struct SafetensorsHeaderVisitor;
 
-impl<'de> Visitor<'de> for Entries {
-    type Value = Header;
+impl<'de> Visitor<'de> for SafetensorsHeaderVisitor {
+    type Value = SafetensorsHeader;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object of tensors")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Header, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<SafetensorsHeader, A::Error> {
         let (mut tensors, mut names) = (Vec::new(), HashSet::new());
         while let Some(name) = map.next_key::<String>()? {
             if !names.insert(name.clone()) {
-                return Err(A::Error::custom(format!("tensor {} is there twice", shown(&name))));
+                return Err(A::Error::custom(format!("tensor {} is there twice", quote_name(&name))));
             }
             if name == METADATA {
                 map.next_value::<IgnoredAny>()?;
                 continue;
             }
             let tensor =
-                map.next_value().map_err(|error| A::Error::custom(format!("tensor {}: {error}", shown(&name))))?;
+                map.next_value().map_err(|error| A::Error::custom(format!("tensor {}: {error}", quote_name(&name))))?;
             tensors.push((name, tensor));
         }
-        Ok(Header(tensors))
+        Ok(SafetensorsHeader(tensors))
     }
 }

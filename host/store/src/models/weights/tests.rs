@@ -5,10 +5,10 @@ use super::*;
 
 /// A file of this header and these bytes.
 fn file(header: &str, data: usize) -> Bytes {
-    raw(header.len() as u64, header.as_bytes(), data)
+    raw_file(header.len() as u64, header.as_bytes(), data)
 }
 
-fn raw(length: u64, header: &[u8], data: usize) -> Bytes {
+fn raw_file(length: u64, header: &[u8], data: usize) -> Bytes {
     [&length.to_le_bytes()[..], header, &vec![7; data]].concat().into()
 }
 
@@ -17,42 +17,45 @@ fn tensor(dtype: &str, shape: &str, [begin, end]: [u64; 2]) -> String {
 }
 
 #[track_caller]
-fn refused(file: &Bytes, expected: &str) {
+fn assert_refused(file: &Bytes, expected: &str) {
     let reason = decode(file, &[]).unwrap_err();
     assert!(reason.contains(expected), "{reason}");
     assert!(reason.len() < 500, "{reason}");
 }
 
 #[test]
-fn lengths_that_lie_are_refused() {
-    refused(&Bytes::new(), "it has 0 bytes, and the length of its header alone takes 8");
-    refused(&Bytes::from_static(&[2, 0, 0]), "it has 3 bytes");
-    refused(&raw(0, b"", 0), "its header: EOF while parsing");
-    refused(&raw(3, b"{}", 0), "its header would have 3 bytes, and 2 follow; is the copy finished?");
-    refused(&raw(100_000_001, b"{}", 0), "its header would have 100000001 bytes, and at most 100000000 are read");
-    refused(&raw(u64::MAX, b"{}", 0), "at most 100000000 are read");
-    refused(&raw(1 << 63, b"{}", 0), "at most 100000000 are read");
-    refused(&raw(1, b"{}", 0), "its header: EOF while parsing");
+fn false_header_lengths_are_refused() {
+    assert_refused(&Bytes::new(), "it has 0 bytes, and the length of its header alone takes 8");
+    assert_refused(&Bytes::from_static(&[2, 0, 0]), "it has 3 bytes");
+    assert_refused(&raw_file(0, b"", 0), "its header: EOF while parsing");
+    assert_refused(&raw_file(3, b"{}", 0), "its header would have 3 bytes, and 2 follow; is the copy finished?");
+    assert_refused(
+        &raw_file(100_000_001, b"{}", 0),
+        "its header would have 100000001 bytes, and at most 100000000 are read",
+    );
+    assert_refused(&raw_file(u64::MAX, b"{}", 0), "at most 100000000 are read");
+    assert_refused(&raw_file(1 << 63, b"{}", 0), "at most 100000000 are read");
+    assert_refused(&raw_file(1, b"{}", 0), "its header: EOF while parsing");
 }
 
 #[test]
-fn headers_that_are_no_header_are_refused() {
-    refused(&file("[]", 0), "its header: invalid type: sequence, expected an object of tensors");
-    refused(&file("{} {}", 0), "its header: trailing characters");
-    refused(&raw(7, b"{\"\xff\":1}", 0), "its header: ");
-    refused(&file(r#"{"a":1}"#, 0), r#"its header: tensor "a": invalid type: integer `1`"#);
-    refused(&file(r#"{"a":{"dtype":"F32","shape":[1]}}"#, 4), r#"tensor "a": missing field `data_offsets`"#);
+fn invalid_safetensors_headers_are_refused() {
+    assert_refused(&file("[]", 0), "its header: invalid type: sequence, expected an object of tensors");
+    assert_refused(&file("{} {}", 0), "its header: trailing characters");
+    assert_refused(&raw_file(7, b"{\"\xff\":1}", 0), "its header: ");
+    assert_refused(&file(r#"{"a":1}"#, 0), r#"its header: tensor "a": invalid type: integer `1`"#);
+    assert_refused(&file(r#"{"a":{"dtype":"F32","shape":[1]}}"#, 4), r#"tensor "a": missing field `data_offsets`"#);
     let deep = format!(r#"{{"a":{}}}"#, "[".repeat(100_000));
-    refused(&file(&deep, 0), r#"its header: tensor "a": "#);
+    assert_refused(&file(&deep, 0), r#"its header: tensor "a": "#);
     let deep = format!(r#"{{"__metadata__":{}}}"#, "[".repeat(100_000));
-    refused(&file(&deep, 0), "its header: expected value at line 1 column 100017");
+    assert_refused(&file(&deep, 0), "its header: expected value at line 1 column 100017");
     let same = tensor("F32", "[1]", [0, 4]);
-    refused(&file(&format!(r#"{{"a":{same},"a":{same}}}"#), 4), r#"tensor "a" is there twice"#);
-    refused(&file(&format!(r#"{{"{}":7}}"#, "n".repeat(1000)), 0), "nnn\"...: invalid type");
+    assert_refused(&file(&format!(r#"{{"a":{same},"a":{same}}}"#), 4), r#"tensor "a" is there twice"#);
+    assert_refused(&file(&format!(r#"{{"{}":7}}"#, "n".repeat(1000)), 0), "nnn\"...: invalid type");
 }
 
 #[test]
-fn tensors_that_lie_are_refused_by_name() {
+fn tensors_with_false_offsets_or_shapes_are_refused_by_name() {
     let cases: [(&str, &str, [u64; 2], usize, &str); 16] = [
         ("F32", "[2]", [0, 4], 4, r#"tensor "w": float32[2] takes 8 bytes, and it has 4"#),
         ("F16", "[2]", [0, 8], 8, r#"tensor "w": float16[2] takes 4 bytes, and it has 8"#),
@@ -72,23 +75,29 @@ fn tensors_that_lie_are_refused_by_name() {
         ("f32", "[1]", [0, 4], 4, r#"tensor "w": data type "f32" is unknown here"#),
     ];
     for (dtype, shape, offsets, data, expected) in cases {
-        refused(&file(&format!(r#"{{"w":{}}}"#, tensor(dtype, shape, offsets)), data), expected);
+        assert_refused(&file(&format!(r#"{{"w":{}}}"#, tensor(dtype, shape, offsets)), data), expected);
     }
     let pair = |first, second| {
         file(&format!(r#"{{"a":{},"b":{}}}"#, tensor("U8", "[4]", first), tensor("U8", "[4]", second)), 8)
     };
-    refused(&pair([0, 4], [2, 6]), r#"tensor "b": it begins at byte 2, not 4, and lies in the bytes of another one"#);
-    refused(&pair([0, 4], [0, 4]), r#"tensor "b": it begins at byte 0, not 4, and lies in the bytes of another one"#);
-    refused(&pair([5, 9], [0, 4]), r#"tensor "a": it would end at byte 9 of 8"#);
+    assert_refused(
+        &pair([0, 4], [2, 6]),
+        r#"tensor "b": it begins at byte 2, not 4, and lies in the bytes of another one"#,
+    );
+    assert_refused(
+        &pair([0, 4], [0, 4]),
+        r#"tensor "b": it begins at byte 0, not 4, and lies in the bytes of another one"#,
+    );
+    assert_refused(&pair([5, 9], [0, 4]), r#"tensor "a": it would end at byte 9 of 8"#);
     assert_eq!(decode(&pair([4, 8], [0, 4]), &[]).unwrap().len(), 2, "the order of the entries is free");
     let negative = r#"{"w":{"dtype":"F32","shape":[1],"data_offsets":[-4,0]}}"#;
-    refused(&file(negative, 4), r#"tensor "w": invalid value: integer `-4`"#);
+    assert_refused(&file(negative, 4), r#"tensor "w": invalid value: integer `-4`"#);
     let thrice = r#"{"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4,4]}}"#;
-    refused(&file(thrice, 4), r#"tensor "w": trailing characters"#);
+    assert_refused(&file(thrice, 4), r#"tensor "w": trailing characters"#);
 }
 
 #[test]
-fn what_the_format_allows_is_read() {
+fn everything_that_safetensors_allows_is_read() {
     let empty = decode(&file("{}   ", 0), &[]).unwrap();
     assert!(empty.is_empty());
     // Tensors without elements share a place, and metadata is of no concern.
@@ -110,7 +119,7 @@ fn what_the_format_allows_is_read() {
 
 /// What is written here is read back by the strict reader, whatever the data types.
 #[test]
-fn every_data_type_comes_back() {
+fn weights_of_every_data_type_round_trip() {
     let variables = DType::ALL.map(|dtype| {
         let descriptor = Descriptor::new(dtype, Shape::new([2, 3]).unwrap());
         let bytes: Vec<u8> = (0..descriptor.bytes()).map(|at| at as u8).collect();
@@ -124,7 +133,7 @@ fn every_data_type_comes_back() {
 
 /// A file cut anywhere, or with any bit changed, is read or refused with a reason.
 #[test]
-fn damage_has_a_reason() {
+fn truncated_or_corrupted_weights_are_refused_with_a_reason() {
     let header = format!(r#"{{"a":{},"b":{}}}"#, tensor("F32", "[2]", [0, 8]), tensor("U8", "[3]", [8, 11]));
     let whole = file(&header, 11);
     assert_eq!(decode(&whole, &[]).unwrap().len(), 2);
@@ -144,7 +153,7 @@ proptest! {
     #[test]
     fn any_bytes_are_answered(header in ".{0,200}", data in 0usize..20, length in prop::option::of(any::<u64>())) {
         let length = length.unwrap_or(header.len() as u64);
-        if let Ok(variables) = decode(&raw(length, header.as_bytes(), data), &[]) {
+        if let Ok(variables) = decode(&raw_file(length, header.as_bytes(), data), &[]) {
             prop_assert_eq!(variables.iter().map(|it| it.bytes.len()).sum::<usize>(), data);
         }
     }

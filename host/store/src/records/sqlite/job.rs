@@ -2,16 +2,18 @@
 
 use rusqlite::{OptionalExtension, Transaction, params};
 
-use super::row::{self, JOB, int};
-use super::{Outcome, remove, series};
-use crate::clock::Millis;
+use super::row::{self, JOB_COLUMNS, to_sql_integer};
+use super::{TransactionResult, removal, series};
+use crate::clock::UnixMillis;
 use crate::error::RecordError;
 use crate::limits::{JOBS_LISTED_MAX, JOBS_QUEUED_MAX, SPEC_BYTES_MAX};
-use crate::records::{Claim, Job, JobFilter, JobState, Lease, NewJob, Reason, Running, Usage, Waiting, id};
+use crate::records::{
+    ActiveJob, AttemptUsage, ClaimedJob, JobFilter, JobLease, JobRecord, JobState, NewJob, QueuedJob, StateReason, id,
+};
 use crate::versions;
 
 /// Refuses a job that could not be named or read back.
-pub(super) fn check(job: &NewJob) -> Result<(), RecordError> {
+pub(super) fn validate(job: &NewJob) -> Result<(), RecordError> {
     let invalid = |field, value: &str, expected| {
         let value = value.chars().take(80).collect();
         Err(RecordError::Invalid { field, value, expected })
@@ -34,18 +36,18 @@ pub(super) fn check(job: &NewJob) -> Result<(), RecordError> {
     }
 }
 
-pub(super) fn submitted(tx: &Transaction<'_>, key: &str) -> Outcome<Option<Job>> {
-    let sql = format!("SELECT {JOB} FROM jobs WHERE idempotency_key = ?1");
-    Ok(tx.prepare_cached(&sql)?.query_row([key], row::job).optional()?)
+pub(super) fn find_by_idempotency_key(tx: &Transaction<'_>, key: &str) -> TransactionResult<Option<JobRecord>> {
+    let sql = format!("SELECT {JOB_COLUMNS} FROM jobs WHERE idempotency_key = ?1");
+    Ok(tx.prepare_cached(&sql)?.query_row([key], row::job_from_row).optional()?)
 }
 
-pub(super) fn submit(tx: &Transaction<'_>, new: &NewJob, now_ms: Millis) -> Outcome<Job> {
+pub(super) fn submit(tx: &Transaction<'_>, new: &NewJob, now_ms: UnixMillis) -> TransactionResult<JobRecord> {
     if let Some(key) = &new.idempotency_key
-        && let Some(job) = submitted(tx, key)?
+        && let Some(job) = find_by_idempotency_key(tx, key)?
     {
         return Ok(job);
     }
-    let queued: u64 = tx.query_row("SELECT count(*) FROM jobs WHERE state = 'QUEUED'", [], row::count)?;
+    let queued: u64 = tx.query_row("SELECT count(*) FROM jobs WHERE state = 'QUEUED'", [], row::count_from_row)?;
     if queued >= JOBS_QUEUED_MAX {
         return Err(RecordError::QueueFull { queued, max: JOBS_QUEUED_MAX }.into());
     }
@@ -69,8 +71,8 @@ pub(super) fn submit(tx: &Transaction<'_>, new: &NewJob, now_ms: Millis) -> Outc
             new.spec,
             new.demand.priority,
             JobState::Queued,
-            int(now_ms),
-            int(new.steps_target),
+            to_sql_integer(now_ms),
+            to_sql_integer(new.steps_target),
             new.idempotency_key,
             new.demand.queue,
             new.demand.preemptible,
@@ -81,24 +83,24 @@ pub(super) fn submit(tx: &Transaction<'_>, new: &NewJob, now_ms: Millis) -> Outc
             row::rights_text(&new.rights),
         ],
     )?;
-    series::event(tx, &id, "SUBMITTED", "", now_ms)?;
+    series::record_event(tx, &id, "SUBMITTED", "", now_ms)?;
     get(tx, &id)
 }
 
-pub(super) fn get(tx: &Transaction<'_>, name_or_id: &str) -> Outcome<Job> {
-    let sql = format!("SELECT {JOB} FROM jobs WHERE id = ?1 OR name = ?1");
-    let job = tx.prepare_cached(&sql)?.query_row([name_or_id], row::job).optional()?;
+pub(super) fn get(tx: &Transaction<'_>, name_or_id: &str) -> TransactionResult<JobRecord> {
+    let sql = format!("SELECT {JOB_COLUMNS} FROM jobs WHERE id = ?1 OR name = ?1");
+    let job = tx.prepare_cached(&sql)?.query_row([name_or_id], row::job_from_row).optional()?;
     Ok(job.ok_or_else(|| RecordError::NoSuchJob { job: name_or_id.to_owned() })?)
 }
 
-pub(super) fn list(tx: &Transaction<'_>, filter: &JobFilter) -> Outcome<Vec<Job>> {
+pub(super) fn list(tx: &Transaction<'_>, filter: &JobFilter) -> TransactionResult<Vec<JobRecord>> {
     let states: Vec<_> = filter.states.iter().map(|state| state.name()).collect();
     let limit = match filter.limit {
         0 => JOBS_LISTED_MAX,
         limit => limit.min(JOBS_LISTED_MAX),
     };
     let sql = format!(
-        "SELECT {JOB} FROM jobs WHERE (?1 IS NULL OR project = ?1) AND (?5 IS NULL OR experiment = ?5) \
+        "SELECT {JOB_COLUMNS} FROM jobs WHERE (?1 IS NULL OR project = ?1) AND (?5 IS NULL OR experiment = ?5) \
          AND (?2 = '' OR instr(?2, ',' || state || ',') > 0) AND cursor < ?3 \
          AND (?6 IS NULL OR instr(?6, ',' || project || ',') > 0) \
          ORDER BY cursor DESC LIMIT ?4"
@@ -106,67 +108,75 @@ pub(super) fn list(tx: &Transaction<'_>, filter: &JobFilter) -> Outcome<Vec<Job>
     let wanted = if states.is_empty() { String::new() } else { format!(",{},", states.join(",")) };
     // No name has a comma.
     let projects = filter.projects.as_ref().map(|projects| format!(",{},", projects.join(",")));
-    let before = filter.before.map_or(i64::MAX, int);
+    let before = filter.before.map_or(i64::MAX, to_sql_integer);
     let mut statement = tx.prepare_cached(&sql)?;
     let asked = params![filter.project, wanted, before, limit, filter.experiment, projects];
-    let rows = statement.query_map(asked, row::job)?;
+    let rows = statement.query_map(asked, row::job_from_row)?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-pub(super) fn count_by_state(tx: &Transaction<'_>) -> Outcome<Vec<(JobState, u64)>> {
+pub(super) fn count_by_state(tx: &Transaction<'_>) -> TransactionResult<Vec<(JobState, u64)>> {
     let mut statement = tx.prepare_cached("SELECT count(*), state FROM jobs GROUP BY state")?;
-    let rows = statement.query_map([], |row| Ok((row.get(1)?, row::count(row)?)))?;
+    let rows = statement.query_map([], |row| Ok((row.get(1)?, row::count_from_row(row)?)))?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-pub(super) fn active(tx: &Transaction<'_>) -> Outcome<Vec<Job>> {
-    let sql = format!("SELECT {JOB} FROM jobs WHERE state IN ('STARTING', 'RUNNING', 'STOPPING') ORDER BY cursor");
+pub(super) fn list_active(tx: &Transaction<'_>) -> TransactionResult<Vec<JobRecord>> {
+    let sql =
+        format!("SELECT {JOB_COLUMNS} FROM jobs WHERE state IN ('STARTING', 'RUNNING', 'STOPPING') ORDER BY cursor");
     let mut statement = tx.prepare_cached(&sql)?;
-    let rows = statement.query_map([], row::job)?;
+    let rows = statement.query_map([], row::job_from_row)?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
 /// Queued jobs in the order of their turns.
-pub(super) fn queued(tx: &Transaction<'_>) -> Outcome<Vec<Waiting>> {
-    let sql =
-        format!("SELECT {} FROM jobs WHERE state = 'QUEUED' ORDER BY priority DESC, preemptible, cursor", row::WAITING);
+pub(super) fn queued_jobs(tx: &Transaction<'_>) -> TransactionResult<Vec<QueuedJob>> {
+    let sql = format!(
+        "SELECT {} FROM jobs WHERE state = 'QUEUED' ORDER BY priority DESC, preemptible, cursor",
+        row::WAITING_COLUMNS
+    );
     let mut statement = tx.prepare_cached(&sql)?;
-    let rows = statement.query_map([], row::waiting)?;
+    let rows = statement.query_map([], row::queued_job_from_row)?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
 /// Active jobs, oldest first.
-pub(super) fn running(tx: &Transaction<'_>) -> Outcome<Vec<Running>> {
+pub(super) fn active_jobs(tx: &Transaction<'_>) -> TransactionResult<Vec<ActiveJob>> {
     let sql = format!(
         "SELECT {} FROM jobs JOIN attempts ON attempts.job = jobs.id AND attempts.number = jobs.attempts \
          WHERE jobs.state IN ('STARTING', 'RUNNING', 'STOPPING') ORDER BY cursor",
-        row::RUNNING
+        row::RUNNING_COLUMNS
     );
     let mut statement = tx.prepare_cached(&sql)?;
-    let rows = statement.query_map([], row::running)?;
+    let rows = statement.query_map([], row::active_job_from_row)?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-pub(super) fn claim(tx: &Transaction<'_>, id: &str, pool: &str, now_ms: Millis) -> Outcome<Option<Claim>> {
+pub(super) fn claim(
+    tx: &Transaction<'_>,
+    id: &str,
+    pool: &str,
+    now_ms: UnixMillis,
+) -> TransactionResult<Option<ClaimedJob>> {
     let sql = format!(
         "UPDATE jobs SET state = 'STARTING', epoch = epoch + 1, attempts = attempts + 1, \
          reason_code = '', reason_sentence = '' \
-         WHERE id = ?1 AND state = 'QUEUED' AND (not_before_ms <= ?2 OR not_before_ms - backoff_ms > ?2) RETURNING {JOB}"
+         WHERE id = ?1 AND state = 'QUEUED' AND (not_before_ms <= ?2 OR not_before_ms - backoff_ms > ?2) RETURNING {JOB_COLUMNS}"
     );
-    let Some(job) = tx.query_row(&sql, params![id, int(now_ms)], row::job).optional()? else {
+    let Some(job) = tx.query_row(&sql, params![id, to_sql_integer(now_ms)], row::job_from_row).optional()? else {
         get(tx, id)?;
         return Ok(None);
     };
     tx.execute(
         "INSERT INTO attempts (job, number, state, started_ms, pool) VALUES (?1, ?2, 'STARTING', ?3, ?4)",
-        params![id, job.attempts, int(now_ms), pool],
+        params![id, job.attempts, to_sql_integer(now_ms), pool],
     )?;
-    series::event(tx, id, "CLAIMED", &format!("attempt {} in pool {pool}", job.attempts), now_ms)?;
-    let lease = Lease { job: job.id.clone(), attempt: job.attempts, epoch: job.epoch };
-    Ok(Some(Claim { job, lease }))
+    series::record_event(tx, id, "CLAIMED", &format!("attempt {} in pool {pool}", job.attempts), now_ms)?;
+    let lease = JobLease { job: job.id.clone(), attempt: job.attempts, epoch: job.epoch };
+    Ok(Some(ClaimedJob { job, lease }))
 }
 
-pub(super) fn take_over(tx: &Transaction<'_>, id: &str, now_ms: Millis) -> Outcome<Lease> {
+pub(super) fn take_over(tx: &Transaction<'_>, id: &str, now_ms: UnixMillis) -> TransactionResult<JobLease> {
     let job = get(tx, id)?;
     if job.state.is_final() {
         return Err(RecordError::Finished { job: job.name, state: job.state }.into());
@@ -176,12 +186,12 @@ pub(super) fn take_over(tx: &Transaction<'_>, id: &str, now_ms: Millis) -> Outco
         return Err(RecordError::Invalid { field, value: job.name, expected }.into());
     }
     tx.execute("UPDATE jobs SET epoch = epoch + 1 WHERE id = ?1", [&job.id])?;
-    series::event(tx, &job.id, "TAKEN_OVER", &format!("from epoch {}", job.epoch), now_ms)?;
-    Ok(Lease { job: job.id, attempt: job.attempts, epoch: job.epoch + 1 })
+    series::record_event(tx, &job.id, "TAKEN_OVER", &format!("from epoch {}", job.epoch), now_ms)?;
+    Ok(JobLease { job: job.id, attempt: job.attempts, epoch: job.epoch + 1 })
 }
 
 /// The job of a lease that still holds.
-pub(super) fn leased(tx: &Transaction<'_>, lease: &Lease) -> Outcome<Job> {
+pub(super) fn check_lease(tx: &Transaction<'_>, lease: &JobLease) -> TransactionResult<JobRecord> {
     let job = get(tx, &lease.job)?;
     if job.epoch != lease.epoch || job.attempts != lease.attempt {
         let (epoch, newest) = (lease.epoch, job.epoch);
@@ -195,12 +205,12 @@ pub(super) fn leased(tx: &Transaction<'_>, lease: &Lease) -> Outcome<Job> {
 
 pub(super) fn set_state(
     tx: &Transaction<'_>,
-    lease: &Lease,
+    lease: &JobLease,
     state: JobState,
-    reason: &Reason,
-    now_ms: Millis,
-) -> Outcome<()> {
-    let job = leased(tx, lease)?;
+    reason: &StateReason,
+    now_ms: UnixMillis,
+) -> TransactionResult<()> {
+    let job = check_lease(tx, lease)?;
     if !state.is_active() {
         let expected = "must be STARTING, RUNNING or STOPPING";
         let value = state.name().to_owned();
@@ -208,7 +218,7 @@ pub(super) fn set_state(
     }
     // A stop asked for while the worker was starting must not be overwritten by "running".
     let kept = if job.state == JobState::Stopping { JobState::Stopping } else { state };
-    let started = (state == JobState::Running).then(|| int(now_ms));
+    let started = (state == JobState::Running).then(|| to_sql_integer(now_ms));
     tx.execute(
         "UPDATE jobs SET state = ?2, reason_code = ?3, reason_sentence = ?4, \
          started_ms = coalesce(started_ms, ?5) WHERE id = ?1",
@@ -219,13 +229,13 @@ pub(super) fn set_state(
         params![lease.job, lease.attempt, kept],
     )?;
     if kept != job.state {
-        series::event(tx, &lease.job, kept.name(), &reason.sentence, now_ms)?;
+        series::record_event(tx, &lease.job, kept.name(), &reason.sentence, now_ms)?;
     }
     Ok(())
 }
 
-pub(super) fn set_device(tx: &Transaction<'_>, lease: &Lease, device: &str, exact: bool) -> Outcome<()> {
-    leased(tx, lease)?;
+pub(super) fn set_device(tx: &Transaction<'_>, lease: &JobLease, device: &str, exact: bool) -> TransactionResult<()> {
+    check_lease(tx, lease)?;
     tx.execute(
         "UPDATE attempts SET device = ?3, seconds_estimated = ?4 WHERE job = ?1 AND number = ?2",
         params![lease.job, lease.attempt, device, !exact],
@@ -233,23 +243,23 @@ pub(super) fn set_device(tx: &Transaction<'_>, lease: &Lease, device: &str, exac
     Ok(())
 }
 
-pub(super) fn progress(
+pub(super) fn record_progress(
     tx: &Transaction<'_>,
-    lease: &Lease,
+    lease: &JobLease,
     step: u64,
     steps_target: u64,
-    usage: &Usage,
-) -> Outcome<Option<Reason>> {
-    let job = leased(tx, lease)?;
+    usage: &AttemptUsage,
+) -> TransactionResult<Option<StateReason>> {
+    let job = check_lease(tx, lease)?;
     tx.execute(
         "UPDATE jobs SET step = ?2, steps_target = ?3 WHERE id = ?1",
-        params![lease.job, int(step), int(steps_target)],
+        params![lease.job, to_sql_integer(step), to_sql_integer(steps_target)],
     )?;
     record_usage(tx, lease, usage)?;
     Ok(job.stop)
 }
 
-fn record_usage(tx: &Transaction<'_>, lease: &Lease, usage: &Usage) -> Outcome<()> {
+fn record_usage(tx: &Transaction<'_>, lease: &JobLease, usage: &AttemptUsage) -> TransactionResult<()> {
     // Not a number would be NULL to SQLite, which the table refuses.
     let seconds = |value: f64| if value.is_finite() { value } else { 0.0 };
     tx.prepare_cached(
@@ -261,12 +271,12 @@ fn record_usage(tx: &Transaction<'_>, lease: &Lease, usage: &Usage) -> Outcome<(
     .execute(params![
         lease.job,
         lease.attempt,
-        int(usage.first_step),
-        int(usage.last_step),
+        to_sql_integer(usage.first_step),
+        to_sql_integer(usage.last_step),
         seconds(usage.wall_seconds),
         seconds(usage.gpu_seconds),
-        int(usage.peak_bytes),
-        int(usage.samples),
+        to_sql_integer(usage.peak_bytes),
+        to_sql_integer(usage.samples),
         seconds(usage.data_seconds),
         seconds(usage.all_reduce_seconds),
         seconds(usage.checkpoint_seconds),
@@ -276,13 +286,13 @@ fn record_usage(tx: &Transaction<'_>, lease: &Lease, usage: &Usage) -> Outcome<(
 
 pub(super) fn finish_attempt(
     tx: &Transaction<'_>,
-    lease: &Lease,
+    lease: &JobLease,
     state: JobState,
-    reason: &Reason,
-    usage: &Usage,
-    now_ms: Millis,
-) -> Outcome<()> {
-    leased(tx, lease)?;
+    reason: &StateReason,
+    usage: &AttemptUsage,
+    now_ms: UnixMillis,
+) -> TransactionResult<()> {
+    check_lease(tx, lease)?;
     if state.is_active() {
         let expected = "must be final, or QUEUED where the attempt was preempted";
         let value = state.name().to_owned();
@@ -293,71 +303,94 @@ pub(super) fn finish_attempt(
 }
 
 /// Ends the attempt if it is open.
-fn close_attempt(tx: &Transaction<'_>, lease: &Lease, state: JobState, reason: &Reason, now_ms: Millis) -> Outcome<()> {
+fn close_attempt(
+    tx: &Transaction<'_>,
+    lease: &JobLease,
+    state: JobState,
+    reason: &StateReason,
+    now_ms: UnixMillis,
+) -> TransactionResult<()> {
     let closed = tx.execute(
         "UPDATE attempts SET state = ?3, reason_code = ?4, reason_sentence = ?5, ended_ms = ?6 \
          WHERE job = ?1 AND number = ?2 AND ended_ms IS NULL",
-        params![lease.job, lease.attempt, state, reason.code, reason.sentence, int(now_ms)],
+        params![lease.job, lease.attempt, state, reason.code, reason.sentence, to_sql_integer(now_ms)],
     )?;
     if closed > 0 {
         let text = format!("attempt {}: {} {}", lease.attempt, reason.code, reason.sentence);
-        series::event(tx, &lease.job, "ATTEMPT_ENDED", text.trim_end(), now_ms)?;
+        series::record_event(tx, &lease.job, "ATTEMPT_ENDED", text.trim_end(), now_ms)?;
     }
     Ok(())
 }
 
 pub(super) fn finish(
     tx: &Transaction<'_>,
-    lease: &Lease,
+    lease: &JobLease,
     state: JobState,
-    reason: &Reason,
-    now_ms: Millis,
-) -> Outcome<Job> {
-    leased(tx, lease)?;
+    reason: &StateReason,
+    now_ms: UnixMillis,
+) -> TransactionResult<JobRecord> {
+    check_lease(tx, lease)?;
     if !state.is_final() {
         let expected = "must be SUCCEEDED, FAILED, CANCELLED or TIMED_OUT";
         let value = state.name().to_owned();
         return Err(RecordError::Invalid { field: "state", value, expected }.into());
     }
     close_attempt(tx, lease, state, reason, now_ms)?;
-    end(tx, &lease.job, state, reason, now_ms)
+    finish_unleased(tx, &lease.job, state, reason, now_ms)
 }
 
 /// Ends a job that is not over: nobody may call it twice for one.
-fn end(tx: &Transaction<'_>, id: &str, state: JobState, reason: &Reason, now_ms: Millis) -> Outcome<Job> {
+fn finish_unleased(
+    tx: &Transaction<'_>,
+    id: &str,
+    state: JobState,
+    reason: &StateReason,
+    now_ms: UnixMillis,
+) -> TransactionResult<JobRecord> {
     tx.execute(
         "UPDATE jobs SET state = ?2, reason_code = ?3, reason_sentence = ?4, finished_ms = ?5 \
          WHERE id = ?1",
-        params![id, state, reason.code, reason.sentence, int(now_ms)],
+        params![id, state, reason.code, reason.sentence, to_sql_integer(now_ms)],
     )?;
-    series::event(tx, id, state.name(), &reason.sentence, now_ms)?;
+    series::record_event(tx, id, state.name(), &reason.sentence, now_ms)?;
     let job = get(tx, id)?;
-    remove::settle(tx, &job)?;
+    removal::add_to_usage_totals(tx, &job)?;
     Ok(job)
 }
 
 pub(super) fn requeue(
     tx: &Transaction<'_>,
-    lease: &Lease,
-    reason: &Reason,
-    not_before_ms: Millis,
-    now_ms: Millis,
-) -> Outcome<Job> {
-    let job = leased(tx, lease)?;
+    lease: &JobLease,
+    reason: &StateReason,
+    not_before_ms: UnixMillis,
+    now_ms: UnixMillis,
+) -> TransactionResult<JobRecord> {
+    let job = check_lease(tx, lease)?;
     close_attempt(tx, lease, JobState::Queued, reason, now_ms)?;
     if let Some(stop) = &job.stop {
-        return end(tx, &lease.job, JobState::Cancelled, stop, now_ms);
+        return finish_unleased(tx, &lease.job, JobState::Cancelled, stop, now_ms);
     }
     tx.execute(
         "UPDATE jobs SET state = 'QUEUED', epoch = epoch + 1, reason_code = ?2, \
          reason_sentence = ?3, not_before_ms = ?4, backoff_ms = ?5 WHERE id = ?1",
-        params![lease.job, reason.code, reason.sentence, int(not_before_ms), int(not_before_ms.saturating_sub(now_ms))],
+        params![
+            lease.job,
+            reason.code,
+            reason.sentence,
+            to_sql_integer(not_before_ms),
+            to_sql_integer(not_before_ms.saturating_sub(now_ms))
+        ],
     )?;
-    series::event(tx, &lease.job, "QUEUED", &reason.sentence, now_ms)?;
+    series::record_event(tx, &lease.job, "QUEUED", &reason.sentence, now_ms)?;
     get(tx, &lease.job)
 }
 
-pub(super) fn request_stop(tx: &Transaction<'_>, id: &str, reason: &Reason, now_ms: Millis) -> Outcome<Job> {
+pub(super) fn request_stop(
+    tx: &Transaction<'_>,
+    id: &str,
+    reason: &StateReason,
+    now_ms: UnixMillis,
+) -> TransactionResult<JobRecord> {
     let job = get(tx, id)?;
     if job.state.is_final() {
         return Err(RecordError::Finished { job: job.name, state: job.state }.into());
@@ -370,10 +403,10 @@ pub(super) fn request_stop(tx: &Transaction<'_>, id: &str, reason: &Reason, now_
         params![job.id, reason.code, reason.sentence],
     )?;
     if !job.state.is_active() {
-        return end(tx, &job.id, JobState::Cancelled, reason, now_ms);
+        return finish_unleased(tx, &job.id, JobState::Cancelled, reason, now_ms);
     }
     tx.execute("UPDATE jobs SET state = 'STOPPING' WHERE id = ?1", [&job.id])?;
     tx.execute("UPDATE attempts SET state = 'STOPPING' WHERE job = ?1 AND ended_ms IS NULL", [&job.id])?;
-    series::event(tx, &job.id, "STOP_REQUESTED", &reason.sentence, now_ms)?;
+    series::record_event(tx, &job.id, "STOP_REQUESTED", &reason.sentence, now_ms)?;
     get(tx, &job.id)
 }

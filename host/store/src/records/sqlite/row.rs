@@ -3,25 +3,28 @@
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, Type, ValueRef};
 use rusqlite::{Row, Transaction};
 
-use super::Outcome;
-use crate::records::{Attempt, Demand, Event, Job, JobState, MetricPoint, Reason, Running, Usage, Waiting};
-use crate::rights::Rights;
+use super::TransactionResult;
+use crate::records::{
+    ActiveJob, AttemptUsage, JobAttempt, JobEvent, JobRecord, JobState, MetricPoint, QueuedJob, SchedulingRequest,
+    StateReason,
+};
+use crate::rights::AccessRights;
 
-/// Columns of [`job`], in its order.
-pub(super) const JOB: &str = "cursor, id, name, project, number, task, spec, owner, state, \
+/// Columns of [`job_from_row`], in its order.
+pub(super) const JOB_COLUMNS: &str = "cursor, id, name, project, number, task, spec, owner, state, \
     reason_code, reason_sentence, stop_code, stop_sentence, created_ms, started_ms, finished_ms, \
     not_before_ms, step, steps_target, epoch, attempts, experiment, \
     queue, priority, preemptible, device, slots_milli, rights";
 
-/// The first of [`JOB`]'s columns that [`demand`] reads.
-const JOB_DEMAND: usize = 22;
+/// The first of [`JOB_COLUMNS`]'s columns that [`scheduling_request_from_row`] reads.
+const JOB_DEMAND_COLUMN: usize = 22;
 
 /// A number as SQLite can hold it.
-pub(super) fn int(number: u64) -> i64 {
+pub(super) fn to_sql_integer(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-fn unsigned(number: i64) -> u64 {
+fn from_sql_integer(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }
 
@@ -37,13 +40,13 @@ impl FromSql for JobState {
     }
 }
 
-/// A job from a row of [`JOB`].
-pub(super) fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
-    let number = |at: usize| row.get(at).map(unsigned);
-    let time = |at: usize| Ok::<_, rusqlite::Error>(row.get::<_, Option<i64>>(at)?.map(unsigned));
+/// A job from a row of [`JOB_COLUMNS`].
+pub(super) fn job_from_row(row: &Row<'_>) -> rusqlite::Result<JobRecord> {
+    let number = |at: usize| row.get(at).map(from_sql_integer);
+    let time = |at: usize| Ok::<_, rusqlite::Error>(row.get::<_, Option<i64>>(at)?.map(from_sql_integer));
     let stop: Option<String> = row.get(11)?;
     let owner: Option<String> = row.get(7)?;
-    Ok(Job {
+    Ok(JobRecord {
         cursor: number(0)?,
         id: row.get(1)?,
         name: row.get(2)?,
@@ -51,14 +54,14 @@ pub(super) fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
         number: number(4)?,
         task: row.get(5)?,
         spec: row.get(6)?,
-        demand: demand(row, JOB_DEMAND)?,
+        demand: scheduling_request_from_row(row, JOB_DEMAND_COLUMN)?,
         experiment: row.get(21)?,
-        rights: rights(row, 27, owner.as_deref())?,
+        rights: rights_from_row(row, 27, owner.as_deref())?,
         owner,
         state: row.get(8)?,
-        reason: Reason { code: row.get(9)?, sentence: row.get(10)? },
+        reason: StateReason { code: row.get(9)?, sentence: row.get(10)? },
         stop: match stop {
-            Some(code) => Some(Reason { code, sentence: row.get(12)? }),
+            Some(code) => Some(StateReason { code, sentence: row.get(12)? }),
             None => None,
         },
         created_ms: number(13)?,
@@ -73,24 +76,24 @@ pub(super) fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
 }
 
 /// What a key may do, from a column that is NULL without a key, and in records of builds that kept its name alone.
-pub(super) fn rights(row: &Row<'_>, at: usize, owner: Option<&str>) -> rusqlite::Result<Rights> {
+pub(super) fn rights_from_row(row: &Row<'_>, at: usize, owner: Option<&str>) -> rusqlite::Result<AccessRights> {
     match row.get::<_, Option<String>>(at)? {
         Some(text) => {
             let wrong = |error| rusqlite::Error::FromSqlConversionFailure(at, Type::Text, Box::new(error));
             serde_json::from_str(&text).map_err(wrong)
         }
-        None => Ok(owner.map(Rights::of_key_named).unwrap_or_default()),
+        None => Ok(owner.map(AccessRights::from_key_name).unwrap_or_default()),
     }
 }
 
-/// What a key may do, for a column that [`rights`] reads.
-pub(super) fn rights_text(rights: &Rights) -> Option<String> {
+/// What a key may do, for a column that [`rights_from_row`] reads.
+pub(super) fn rights_text(rights: &AccessRights) -> Option<String> {
     rights.key().map(|_| serde_json::to_string(rights).expect("rights are plain data"))
 }
 
 /// A demand from `queue, priority, preemptible, device, slots_milli`, beginning with column `at`.
-fn demand(row: &Row<'_>, at: usize) -> rusqlite::Result<Demand> {
-    Ok(Demand {
+fn scheduling_request_from_row(row: &Row<'_>, at: usize) -> rusqlite::Result<SchedulingRequest> {
+    Ok(SchedulingRequest {
         queue: row.get(at)?,
         priority: row.get(at + 1)?,
         preemptible: row.get(at + 2)?,
@@ -99,44 +102,44 @@ fn demand(row: &Row<'_>, at: usize) -> rusqlite::Result<Demand> {
     })
 }
 
-/// Columns of [`waiting`], in its order.
-pub(super) const WAITING: &str = "id, name, project, owner, not_before_ms, backoff_ms, reason_code, reason_sentence, \
+/// Columns of [`queued_job_from_row`], in its order.
+pub(super) const WAITING_COLUMNS: &str = "id, name, project, owner, not_before_ms, backoff_ms, reason_code, reason_sentence, \
     queue, priority, preemptible, device, slots_milli";
 
-/// A queued job from a row of [`WAITING`].
-pub(super) fn waiting(row: &Row<'_>) -> rusqlite::Result<Waiting> {
-    Ok(Waiting {
+/// A queued job from a row of [`WAITING_COLUMNS`].
+pub(super) fn queued_job_from_row(row: &Row<'_>) -> rusqlite::Result<QueuedJob> {
+    Ok(QueuedJob {
         id: row.get(0)?,
         name: row.get(1)?,
         project: row.get(2)?,
         owner: row.get(3)?,
-        not_before_ms: row.get(4).map(unsigned)?,
-        backoff_ms: row.get(5).map(unsigned)?,
-        reason: Reason { code: row.get(6)?, sentence: row.get(7)? },
-        demand: demand(row, 8)?,
+        not_before_ms: row.get(4).map(from_sql_integer)?,
+        backoff_ms: row.get(5).map(from_sql_integer)?,
+        reason: StateReason { code: row.get(6)?, sentence: row.get(7)? },
+        demand: scheduling_request_from_row(row, 8)?,
     })
 }
 
-/// Columns of [`running`], in its order, of `jobs` joined with `attempts`.
-pub(super) const RUNNING: &str = "jobs.id, jobs.name, jobs.project, jobs.owner, attempts.pool, \
+/// Columns of [`active_job_from_row`], in its order, of `jobs` joined with `list_attempts`.
+pub(super) const RUNNING_COLUMNS: &str = "jobs.id, jobs.name, jobs.project, jobs.owner, attempts.pool, \
     attempts.started_ms, jobs.state, jobs.queue, jobs.priority, jobs.preemptible, jobs.device, jobs.slots_milli";
 
-/// An active job from a row of [`RUNNING`].
-pub(super) fn running(row: &Row<'_>) -> rusqlite::Result<Running> {
-    Ok(Running {
+/// An active job from a row of [`RUNNING_COLUMNS`].
+pub(super) fn active_job_from_row(row: &Row<'_>) -> rusqlite::Result<ActiveJob> {
+    Ok(ActiveJob {
         id: row.get(0)?,
         name: row.get(1)?,
         project: row.get(2)?,
         owner: row.get(3)?,
         pool: row.get(4)?,
-        started_ms: row.get(5).map(unsigned)?,
+        started_ms: row.get(5).map(from_sql_integer)?,
         state: row.get(6)?,
-        demand: demand(row, 7)?,
+        demand: scheduling_request_from_row(row, 7)?,
     })
 }
 
 /// The attempts at a job, first one first.
-pub(super) fn attempts(tx: &Transaction<'_>, id: &str) -> Outcome<Vec<Attempt>> {
+pub(super) fn list_attempts(tx: &Transaction<'_>, id: &str) -> TransactionResult<Vec<JobAttempt>> {
     let mut statement = tx.prepare_cached(
         "SELECT number, state, reason_code, reason_sentence, device, started_ms, ended_ms, \
          first_step, last_step, wall_seconds, gpu_seconds, peak_bytes, samples, pool, \
@@ -144,22 +147,22 @@ pub(super) fn attempts(tx: &Transaction<'_>, id: &str) -> Outcome<Vec<Attempt>> 
          FROM attempts WHERE job = ?1 ORDER BY number",
     )?;
     let rows = statement.query_map([id], |row| {
-        Ok(Attempt {
+        Ok(JobAttempt {
             number: row.get(0)?,
             state: row.get(1)?,
-            reason: Reason { code: row.get(2)?, sentence: row.get(3)? },
+            reason: StateReason { code: row.get(2)?, sentence: row.get(3)? },
             device: row.get(4)?,
             seconds_estimated: row.get(17)?,
             pool: row.get(13)?,
-            started_ms: row.get(5).map(unsigned)?,
-            ended_ms: row.get::<_, Option<i64>>(6)?.map(unsigned),
-            usage: Usage {
-                first_step: row.get(7).map(unsigned)?,
-                last_step: row.get(8).map(unsigned)?,
+            started_ms: row.get(5).map(from_sql_integer)?,
+            ended_ms: row.get::<_, Option<i64>>(6)?.map(from_sql_integer),
+            usage: AttemptUsage {
+                first_step: row.get(7).map(from_sql_integer)?,
+                last_step: row.get(8).map(from_sql_integer)?,
                 wall_seconds: row.get(9)?,
                 gpu_seconds: row.get(10)?,
-                peak_bytes: row.get(11).map(unsigned)?,
-                samples: row.get(12).map(unsigned)?,
+                peak_bytes: row.get(11).map(from_sql_integer)?,
+                samples: row.get(12).map(from_sql_integer)?,
                 data_seconds: row.get(14)?,
                 all_reduce_seconds: row.get(15)?,
                 checkpoint_seconds: row.get(16)?,
@@ -170,27 +173,27 @@ pub(super) fn attempts(tx: &Transaction<'_>, id: &str) -> Outcome<Vec<Attempt>> 
 }
 
 /// A point from `name, step, value, at_ms`.
-pub(super) fn point(row: &Row<'_>) -> rusqlite::Result<MetricPoint> {
+pub(super) fn point_from_row(row: &Row<'_>) -> rusqlite::Result<MetricPoint> {
     Ok(MetricPoint {
         name: row.get(0)?,
-        step: row.get(1).map(unsigned)?,
+        step: row.get(1).map(from_sql_integer)?,
         value: row.get::<_, Option<f64>>(2)?.unwrap_or(f64::NAN),
-        at_ms: row.get(3).map(unsigned)?,
+        at_ms: row.get(3).map(from_sql_integer)?,
     })
 }
 
 /// An event from `sequence, job, at_ms, kind, text`.
-pub(super) fn event(row: &Row<'_>) -> rusqlite::Result<Event> {
-    Ok(Event {
-        sequence: row.get(0).map(unsigned)?,
+pub(super) fn event_from_row(row: &Row<'_>) -> rusqlite::Result<JobEvent> {
+    Ok(JobEvent {
+        sequence: row.get(0).map(from_sql_integer)?,
         job: row.get(1)?,
-        at_ms: row.get(2).map(unsigned)?,
+        at_ms: row.get(2).map(from_sql_integer)?,
         kind: row.get(3)?,
         text: row.get(4)?,
     })
 }
 
 /// A count from a row's first column.
-pub(super) fn count(row: &Row<'_>) -> rusqlite::Result<u64> {
-    row.get(0).map(unsigned)
+pub(super) fn count_from_row(row: &Row<'_>) -> rusqlite::Result<u64> {
+    row.get(0).map(from_sql_integer)
 }

@@ -2,16 +2,16 @@
 
 use rusqlite::{Row, Transaction, params};
 
-use super::Outcome;
-use super::row::{self, int};
-use crate::clock::Millis;
+use super::TransactionResult;
+use super::row::{self, to_sql_integer};
+use crate::clock::UnixMillis;
 use crate::error::RecordError;
 use crate::limits::{SCHEDULES_MAX, SPEC_BYTES_MAX};
-use crate::records::Schedule;
+use crate::records::JobSchedule;
 use crate::versions;
 
 /// Refuses a schedule that could not be named or read back.
-pub(super) fn check(schedule: &Schedule) -> Result<(), RecordError> {
+pub(super) fn validate(schedule: &JobSchedule) -> Result<(), RecordError> {
     let invalid = |field, value: &str, expected| {
         let value = value.chars().take(80).collect();
         Err(RecordError::Invalid { field, value, expected })
@@ -25,8 +25,9 @@ pub(super) fn check(schedule: &Schedule) -> Result<(), RecordError> {
     Ok(())
 }
 
-pub(super) fn put(tx: &Transaction<'_>, new: &Schedule) -> Outcome<()> {
-    let others: u64 = tx.query_row("SELECT count(*) FROM schedules WHERE name <> ?1", [&new.name], row::count)?;
+pub(super) fn put(tx: &Transaction<'_>, new: &JobSchedule) -> TransactionResult<()> {
+    let others: u64 =
+        tx.query_row("SELECT count(*) FROM schedules WHERE name <> ?1", [&new.name], row::count_from_row)?;
     if others >= SCHEDULES_MAX {
         let (field, expected) = ("schedule", "is one too many: a server keeps at most 1,000");
         return Err(RecordError::Invalid { field, value: new.name.clone(), expected }.into());
@@ -39,8 +40,8 @@ pub(super) fn put(tx: &Transaction<'_>, new: &Schedule) -> Outcome<()> {
             new.cron,
             new.spec,
             new.owner,
-            int(new.created_ms),
-            int(new.settled_ms),
+            to_sql_integer(new.created_ms),
+            to_sql_integer(new.settled_ms),
             new.last_job,
             row::rights_text(&new.rights),
         ],
@@ -48,22 +49,22 @@ pub(super) fn put(tx: &Transaction<'_>, new: &Schedule) -> Outcome<()> {
     Ok(())
 }
 
-pub(super) fn list(tx: &Transaction<'_>) -> Outcome<Vec<Schedule>> {
+pub(super) fn list(tx: &Transaction<'_>) -> TransactionResult<Vec<JobSchedule>> {
     let mut statement = tx.prepare_cached(
         "SELECT name, cron, spec, owner, created_ms, settled_ms, last_job, rights FROM schedules ORDER BY name",
     )?;
-    let rows = statement.query_map([], schedule)?;
+    let rows = statement.query_map([], schedule_from_row)?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-fn schedule(row: &Row<'_>) -> rusqlite::Result<Schedule> {
+fn schedule_from_row(row: &Row<'_>) -> rusqlite::Result<JobSchedule> {
     let time = |at: usize| row.get::<_, i64>(at).map(|time| u64::try_from(time).unwrap_or(0));
     let owner: Option<String> = row.get(3)?;
-    Ok(Schedule {
+    Ok(JobSchedule {
         name: row.get(0)?,
         cron: row.get(1)?,
         spec: row.get(2)?,
-        rights: row::rights(row, 7, owner.as_deref())?,
+        rights: row::rights_from_row(row, 7, owner.as_deref())?,
         owner,
         created_ms: time(4)?,
         settled_ms: time(5)?,
@@ -71,15 +72,20 @@ fn schedule(row: &Row<'_>) -> rusqlite::Result<Schedule> {
     })
 }
 
-pub(super) fn remove(tx: &Transaction<'_>, name: &str) -> Outcome<bool> {
+pub(super) fn remove(tx: &Transaction<'_>, name: &str) -> TransactionResult<bool> {
     Ok(tx.execute("DELETE FROM schedules WHERE name = ?1", [name])? > 0)
 }
 
-pub(super) fn settle(tx: &Transaction<'_>, name: &str, due_ms: Millis, job: Option<&str>) -> Outcome<bool> {
+pub(super) fn advance(
+    tx: &Transaction<'_>,
+    name: &str,
+    due_ms: UnixMillis,
+    job: Option<&str>,
+) -> TransactionResult<bool> {
     let changed = tx.execute(
         "UPDATE schedules SET settled_ms = ?2, last_job = coalesce(?3, last_job) \
          WHERE name = ?1 AND settled_ms < ?2",
-        params![name, int(due_ms), job],
+        params![name, to_sql_integer(due_ms), job],
     )?;
     Ok(changed > 0)
 }

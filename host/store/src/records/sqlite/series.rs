@@ -4,17 +4,17 @@ use std::collections::{BTreeMap, HashMap};
 
 use rusqlite::{OptionalExtension, Transaction, params};
 
-use super::row::{self, int};
-use super::{Outcome, job, thinning};
-use crate::clock::Millis;
+use super::row::{self, to_sql_integer};
+use super::{TransactionResult, job, thinning};
+use crate::clock::UnixMillis;
 use crate::error::RecordError;
 use crate::limits::{
     EVENT_TEXT_BYTES_MAX, EVENTS_LISTED_MAX, EVENTS_OF_KIND_MAX, POINTS_LISTED_MAX, SERIES_MAX, SERIES_NAME_BYTES_MAX,
 };
-use crate::records::{Details, Event, Lease, MetricPoint};
+use crate::records::{JobDetails, JobEvent, JobLease, MetricPoint};
 
-pub(super) fn record(tx: &Transaction<'_>, lease: &Lease, points: &[MetricPoint]) -> Outcome<()> {
-    job::leased(tx, lease)?;
+pub(super) fn record_points(tx: &Transaction<'_>, lease: &JobLease, points: &[MetricPoint]) -> TransactionResult<()> {
+    job::check_lease(tx, lease)?;
     let mut insert = tx.prepare_cached(
         "INSERT OR REPLACE INTO metrics (job, name, step, attempt, value, at_ms) \
          VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
@@ -29,15 +29,15 @@ pub(super) fn record(tx: &Transaction<'_>, lease: &Lease, points: &[MetricPoint]
             let (value, expected) = (point.name.chars().take(80).collect(), "must have at most 255 bytes");
             return Err(RecordError::Invalid { field: "metric", value, expected }.into());
         }
-        let (step, at) = (int(point.step), int(point.at_ms));
-        let write = if all.entry(point.name.clone()).or_default().report() { &mut insert } else { &mut replace };
+        let (step, at) = (to_sql_integer(point.step), to_sql_integer(point.at_ms));
+        let write = if all.entry(point.name.clone()).or_default().count_point() { &mut insert } else { &mut replace };
         write.execute(params![lease.job, point.name, step, lease.attempt, point.value, at])?;
         let last = last.entry(&point.name).or_insert(point);
         if point.step >= last.step {
             *last = point;
         }
     }
-    keep_latest(tx, lease, last.values())?;
+    upsert_latest(tx, lease, last.values())?;
     if names(tx, &lease.job)?.len() > SERIES_MAX as usize {
         let value = points.last().map(|point| point.name.clone()).unwrap_or_default();
         let expected = "is one series too many: a job has at most 256";
@@ -47,11 +47,11 @@ pub(super) fn record(tx: &Transaction<'_>, lease: &Lease, points: &[MetricPoint]
 }
 
 /// Keeps the last points of series where no later one is kept. Whoever has the lease has the newest attempt.
-fn keep_latest<'a>(
+fn upsert_latest<'a>(
     tx: &Transaction<'_>,
-    lease: &Lease,
+    lease: &JobLease,
     points: impl Iterator<Item = &'a &'a MetricPoint>,
-) -> Outcome<()> {
+) -> TransactionResult<()> {
     let mut keep = tx.prepare_cached(
         "INSERT INTO latest (job, name, attempt, step, value, at_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6) \
          ON CONFLICT (job, name) DO UPDATE SET attempt = excluded.attempt, step = excluded.step, \
@@ -59,18 +59,18 @@ fn keep_latest<'a>(
          WHERE excluded.attempt > attempt OR excluded.step >= step",
     )?;
     for point in points {
-        let (step, at) = (int(point.step), int(point.at_ms));
+        let (step, at) = (to_sql_integer(point.step), to_sql_integer(point.at_ms));
         keep.execute(params![lease.job, point.name, lease.attempt, step, point.value, at])?;
     }
     Ok(())
 }
 
-pub(super) fn count_events(tx: &Transaction<'_>, id: &str, kind: &str) -> Outcome<u64> {
+pub(super) fn count_events(tx: &Transaction<'_>, id: &str, kind: &str) -> TransactionResult<u64> {
     let mut statement = tx.prepare_cached("SELECT count(*) FROM events WHERE job = ?1 AND kind = ?2")?;
-    Ok(statement.query_row([id, kind], row::count)?)
+    Ok(statement.query_row([id, kind], row::count_from_row)?)
 }
 
-pub(super) fn names(tx: &Transaction<'_>, id: &str) -> Outcome<Vec<String>> {
+pub(super) fn names(tx: &Transaction<'_>, id: &str) -> TransactionResult<Vec<String>> {
     // Each series has one row here, and one for each point elsewhere.
     let mut statement = tx.prepare_cached("SELECT name FROM latest WHERE job = ?1 ORDER BY name")?;
     let rows = statement.query_map([id], |row| row.get(0))?;
@@ -93,7 +93,7 @@ pub(super) fn points(
     name: &str,
     from_step: u64,
     limit: u32,
-) -> Outcome<Vec<MetricPoint>> {
+) -> TransactionResult<Vec<MetricPoint>> {
     // Steps after the one at which a later attempt began are undone, and their points with them. With max() in a grouped
     // query, SQLite takes the other columns from the row of the maximum.
     let mut statement = tx.prepare_cached(concat!(
@@ -103,8 +103,8 @@ pub(super) fn points(
          WHERE job = ?1 AND name = ?2 AND metrics.step >= ?3 AND metrics.step <= coalesce(undone.after, metrics.step) \
          GROUP BY metrics.step ORDER BY metrics.step LIMIT ?4"
     ))?;
-    let limit = bounded(limit, POINTS_LISTED_MAX);
-    let rows = statement.query_map(params![id, name, int(from_step), limit], row::point)?;
+    let limit = clamp_limit(limit, POINTS_LISTED_MAX);
+    let rows = statement.query_map(params![id, name, to_sql_integer(from_step), limit], row::point_from_row)?;
     let mut points: Vec<MetricPoint> = rows.collect::<Result<_, _>>()?;
     if points.len() < limit as usize {
         // Of a series that was thinned the last point may not be recorded with the others.
@@ -113,34 +113,43 @@ pub(super) fn points(
             "SELECT name, step, value, at_ms FROM latest LEFT JOIN undone ON undone.attempt = latest.attempt \
              WHERE job = ?1 AND name = ?2 AND step >= ?3 AND step <= coalesce(undone.after, step)"
         ))?;
-        let last = statement.query_row(params![id, name, int(from_step)], row::point).optional()?;
+        let last = statement.query_row(params![id, name, to_sql_integer(from_step)], row::point_from_row).optional()?;
         points.extend(last.filter(|last| points.last().is_none_or(|point| point.step < last.step)));
     }
     Ok(points)
 }
 
-pub(super) fn details(tx: &Transaction<'_>, ids: &[String]) -> Outcome<HashMap<String, Details>> {
+pub(super) fn details(tx: &Transaction<'_>, ids: &[String]) -> TransactionResult<HashMap<String, JobDetails>> {
     let mut is_there = tx.prepare_cached("SELECT 1 FROM jobs WHERE id = ?1")?;
     let mut details = HashMap::with_capacity(ids.len());
     for id in ids {
         if is_there.exists([id])? {
-            details.insert(id.clone(), Details { attempts: row::attempts(tx, id)?, latest: latest(tx, id)? });
+            details.insert(
+                id.clone(),
+                JobDetails { attempts: row::list_attempts(tx, id)?, latest: latest_points(tx, id)? },
+            );
         }
     }
     Ok(details)
 }
 
-fn latest(tx: &Transaction<'_>, id: &str) -> Outcome<Vec<MetricPoint>> {
+fn latest_points(tx: &Transaction<'_>, id: &str) -> TransactionResult<Vec<MetricPoint>> {
     let mut statement =
         tx.prepare_cached("SELECT name, step, value, at_ms FROM latest WHERE job = ?1 ORDER BY name")?;
-    let rows = statement.query_map([id], row::point)?;
+    let rows = statement.query_map([id], row::point_from_row)?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-pub(super) fn event(tx: &Transaction<'_>, id: &str, kind: &str, text: &str, now_ms: Millis) -> Outcome<()> {
+pub(super) fn record_event(
+    tx: &Transaction<'_>,
+    id: &str,
+    kind: &str,
+    text: &str,
+    now_ms: UnixMillis,
+) -> TransactionResult<()> {
     let text = &text[..text.floor_char_boundary(EVENT_TEXT_BYTES_MAX)];
     let mut insert = tx.prepare_cached("INSERT INTO events (job, at_ms, kind, text) VALUES (?1, ?2, ?3, ?4)")?;
-    insert.execute(params![id, int(now_ms), kind, text])?;
+    insert.execute(params![id, to_sql_integer(now_ms), kind, text])?;
     // The oldest of a kind go where there are too many, so that a job that says one thing for ever keeps the others.
     let mut remove = tx.prepare_cached(
         "DELETE FROM events WHERE job = ?1 AND kind = ?2 AND sequence <= (SELECT sequence FROM events INDEXED BY \
@@ -150,46 +159,51 @@ pub(super) fn event(tx: &Transaction<'_>, id: &str, kind: &str, text: &str, now_
     Ok(())
 }
 
-pub(super) fn events(tx: &Transaction<'_>, id: Option<&str>, after: u64, limit: u32) -> Outcome<Vec<Event>> {
-    let limit = bounded(limit, EVENTS_LISTED_MAX);
+pub(super) fn events(
+    tx: &Transaction<'_>,
+    id: Option<&str>,
+    after: u64,
+    limit: u32,
+) -> TransactionResult<Vec<JobEvent>> {
+    let limit = clamp_limit(limit, EVENTS_LISTED_MAX);
     let columns = "SELECT sequence, job, at_ms, kind, text FROM events";
     let rows = match id {
         Some(id) => {
             let sql = format!("{columns} WHERE job = ?1 AND sequence > ?2 ORDER BY sequence LIMIT ?3");
             let mut statement = tx.prepare_cached(&sql)?;
-            let rows = statement.query_map(params![id, int(after), limit], row::event)?;
+            let rows = statement.query_map(params![id, to_sql_integer(after), limit], row::event_from_row)?;
             rows.collect::<Result<_, _>>()?
         }
         None => {
             let sql = format!("{columns} WHERE sequence > ?1 ORDER BY sequence LIMIT ?2");
             let mut statement = tx.prepare_cached(&sql)?;
-            let rows = statement.query_map(params![int(after), limit], row::event)?;
+            let rows = statement.query_map(params![to_sql_integer(after), limit], row::event_from_row)?;
             rows.collect::<Result<_, _>>()?
         }
     };
     Ok(rows)
 }
 
-pub(super) fn newest_events(tx: &Transaction<'_>, id: &str, limit: u32) -> Outcome<Vec<Event>> {
+pub(super) fn newest_events(tx: &Transaction<'_>, id: &str, limit: u32) -> TransactionResult<Vec<JobEvent>> {
     let mut statement = tx.prepare_cached(
         "SELECT sequence, job, at_ms, kind, text FROM events WHERE job = ?1 ORDER BY sequence DESC LIMIT ?2",
     )?;
-    let rows = statement.query_map(params![id, bounded(limit, EVENTS_LISTED_MAX)], row::event)?;
-    let mut events: Vec<Event> = rows.collect::<Result<_, _>>()?;
+    let rows = statement.query_map(params![id, clamp_limit(limit, EVENTS_LISTED_MAX)], row::event_from_row)?;
+    let mut events: Vec<JobEvent> = rows.collect::<Result<_, _>>()?;
     events.reverse();
     Ok(events)
 }
 
-pub(super) fn events_of_kinds(tx: &Transaction<'_>, id: &str, kinds: &[&str]) -> Outcome<Vec<Event>> {
+pub(super) fn events_of_kinds(tx: &Transaction<'_>, id: &str, kinds: &[&str]) -> TransactionResult<Vec<JobEvent>> {
     // Few of many: the index by kind finds them without the others, one kind after the other.
     let mut statement = tx.prepare_cached(
         "SELECT sequence, job, at_ms, kind, text FROM events INDEXED BY events_by_kind \
          WHERE job = ?1 AND kind = ?2 ORDER BY sequence DESC LIMIT ?3",
     )?;
-    let mut events: Vec<Event> = Vec::new();
+    let mut events: Vec<JobEvent> = Vec::new();
     for kind in kinds {
-        let rows = statement.query_map(params![id, kind, EVENTS_LISTED_MAX], row::event)?;
-        events.extend(rows.collect::<Result<Vec<Event>, _>>()?);
+        let rows = statement.query_map(params![id, kind, EVENTS_LISTED_MAX], row::event_from_row)?;
+        events.extend(rows.collect::<Result<Vec<JobEvent>, _>>()?);
     }
     events.sort_by_key(|event| event.sequence);
     let over = events.len().saturating_sub(EVENTS_LISTED_MAX as usize);
@@ -197,11 +211,11 @@ pub(super) fn events_of_kinds(tx: &Transaction<'_>, id: &str, kinds: &[&str]) ->
     Ok(events)
 }
 
-pub(super) fn newest_event(tx: &Transaction<'_>) -> Outcome<u64> {
+pub(super) fn newest_event_sequence(tx: &Transaction<'_>) -> TransactionResult<u64> {
     let mut statement = tx.prepare_cached("SELECT coalesce(max(sequence), 0) FROM events")?;
-    Ok(statement.query_row([], row::count)?)
+    Ok(statement.query_row([], row::count_from_row)?)
 }
 
-fn bounded(limit: u32, max: u32) -> u32 {
+fn clamp_limit(limit: u32, max: u32) -> u32 {
     if limit == 0 { max } else { limit.min(max) }
 }

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use rusqlite::{Transaction, params};
 
-use super::row::{self, int};
-use super::{Outcome, series};
+use super::row::{self, to_sql_integer};
+use super::{TransactionResult, series};
 use crate::limits::POINTS_MAX;
-use crate::records::{Lease, MetricPoint};
+use crate::records::{JobLease, MetricPoint};
 
 /// The kind of the event that says so, once for each job.
-const EVENT: &str = "SERIES_THINNED";
+const THINNED_EVENT_KIND: &str = "SERIES_THINNED";
 
 /// What is recorded of a series.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,11 +24,11 @@ pub(super) struct SeriesCounts {
 }
 
 /// The series of a job by their names.
-pub(super) type AllSeries = BTreeMap<String, SeriesCounts>;
+pub(super) type SeriesCountsByName = BTreeMap<String, SeriesCounts>;
 
 impl SeriesCounts {
     /// Counts a point that is reported. Returns whether it is recorded.
-    pub(super) fn report(&mut self) -> bool {
+    pub(super) fn count_point(&mut self) -> bool {
         let is_recorded = self.reported.is_multiple_of(self.stride.max(1));
         self.reported = self.reported.saturating_add(1);
         self.points += u64::from(is_recorded);
@@ -43,40 +43,52 @@ impl Default for SeriesCounts {
 }
 
 /// Reads what is recorded of a job's series.
-pub(super) fn load(tx: &Transaction<'_>, job: &str) -> Outcome<AllSeries> {
+pub(super) fn load(tx: &Transaction<'_>, job: &str) -> TransactionResult<SeriesCountsByName> {
     let mut statement = tx.prepare_cached("SELECT points, name, reported, stride FROM latest WHERE job = ?1")?;
     let number = |row: &rusqlite::Row<'_>, at| row.get::<_, i64>(at).map(i64::unsigned_abs);
     let rows = statement.query_map([job], |row| {
-        let series = SeriesCounts { points: row::count(row)?, reported: number(row, 2)?, stride: number(row, 3)? };
+        let series =
+            SeriesCounts { points: row::count_from_row(row)?, reported: number(row, 2)?, stride: number(row, 3)? };
         Ok((row.get(1)?, series))
     })?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
 /// Writes what is recorded of a job's series, thinning them where they are too long. Each has a row in `latest`.
-pub(super) fn store(tx: &Transaction<'_>, lease: &Lease, mut all: AllSeries, touched: &[MetricPoint]) -> Outcome<()> {
+pub(super) fn store(
+    tx: &Transaction<'_>,
+    lease: &JobLease,
+    mut all: SeriesCountsByName,
+    touched: &[MetricPoint],
+) -> TransactionResult<()> {
     let thinned = all.values().map(|series| series.points).sum::<u64>() > POINTS_MAX && thin(tx, &lease.job, &mut all)?;
-    if thinned && series::count_events(tx, &lease.job, EVENT)? == 0 {
+    if thinned && series::count_events(tx, &lease.job, THINNED_EVENT_KIND)? == 0 {
         let text = format!(
             "a job has at most {POINTS_MAX} points: of long series every second one was removed, and fewer are recorded \
              from now on; the first, the last, the least and the greatest stay"
         );
         let now_ms = touched.iter().map(|point| point.at_ms).max().unwrap_or(0);
-        series::event(tx, &lease.job, EVENT, &text, now_ms)?;
+        series::record_event(tx, &lease.job, THINNED_EVENT_KIND, &text, now_ms)?;
     }
     let mut update =
         tx.prepare_cached("UPDATE latest SET points = ?3, reported = ?4, stride = ?5 WHERE job = ?1 AND name = ?2")?;
     for (name, series) in &all {
         if thinned || touched.iter().any(|point| point.name == *name) {
-            update.execute(params![lease.job, name, int(series.points), int(series.reported), int(series.stride)])?;
+            update.execute(params![
+                lease.job,
+                name,
+                to_sql_integer(series.points),
+                to_sql_integer(series.reported),
+                to_sql_integer(series.stride)
+            ])?;
         }
     }
     Ok(())
 }
 
 /// Removes every second point of series that have more than half their share. Returns whether there were too many.
-fn thin(tx: &Transaction<'_>, job: &str, all: &mut AllSeries) -> Outcome<bool> {
-    if count(tx, job, all)? <= POINTS_MAX {
+fn thin(tx: &Transaction<'_>, job: &str, all: &mut SeriesCountsByName) -> TransactionResult<bool> {
+    if count_points(tx, job, all)? <= POINTS_MAX {
         return Ok(false);
     }
     // What an earlier attempt did and a later one did again is shown nowhere.
@@ -99,15 +111,15 @@ fn thin(tx: &Transaction<'_>, job: &str, all: &mut AllSeries) -> Outcome<bool> {
         delete.execute([job, name])?;
         series.stride = series.stride.saturating_mul(2);
     }
-    count(tx, job, all)?;
+    count_points(tx, job, all)?;
     Ok(true)
 }
 
 /// Counts the points that are recorded.
-fn count(tx: &Transaction<'_>, job: &str, all: &mut AllSeries) -> Outcome<u64> {
+fn count_points(tx: &Transaction<'_>, job: &str, all: &mut SeriesCountsByName) -> TransactionResult<u64> {
     all.values_mut().for_each(|series| series.points = 0);
     let mut statement = tx.prepare_cached("SELECT count(*), name FROM metrics WHERE job = ?1 GROUP BY name")?;
-    let rows = statement.query_map([job], |row| Ok((row::count(row)?, row.get::<_, String>(1)?)))?;
+    let rows = statement.query_map([job], |row| Ok((row::count_from_row(row)?, row.get::<_, String>(1)?)))?;
     let mut sum = 0;
     for row in rows {
         let (points, name) = row?;

@@ -3,12 +3,12 @@
 use super::*;
 use crate::limits::{POINTS_MAX, SERIES_NAME_BYTES_MAX};
 
-fn named(name: &str, step: u64, value: f64) -> MetricPoint {
+fn named_point(name: &str, step: u64, value: f64) -> MetricPoint {
     MetricPoint { name: name.to_owned(), ..point(step, value) }
 }
 
 /// Bytes of the database and of the files beside it.
-fn bytes(path: &std::path::Path) -> u64 {
+fn database_bytes(path: &std::path::Path) -> u64 {
     let of = |suffix: &str| {
         let mut file = path.to_owned().into_os_string();
         file.push(suffix);
@@ -18,14 +18,14 @@ fn bytes(path: &std::path::Path) -> u64 {
 }
 
 #[test]
-fn points_are_thinned_past_the_bound_and_leave_the_disk_with_the_job() {
+fn points_past_the_limit_are_thinned_and_removal_frees_their_disk_space() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("saggar.db");
     let records = SqliteRecords::open(&path).unwrap();
-    let empty = bytes(&path);
+    let empty = database_bytes(&path);
     let id = records.submit(&new_job("p"), 1).unwrap().id;
     let lease = claim(&records);
-    let short: Vec<_> = (0..100).map(|step| named("short", step, 0.0)).collect();
+    let short: Vec<_> = (0..100).map(|step| named_point("short", step, 0.0)).collect();
     records.record_metrics(&lease, &short).unwrap();
     let last = POINTS_MAX * 2;
     for first in (0..last).step_by(10_000) {
@@ -34,7 +34,7 @@ fn points_are_thinned_past_the_bound_and_leave_the_disk_with_the_job() {
             99_999 => 9.0,
             _ => 1.0,
         };
-        let points: Vec<_> = (first..first + 10_000).map(|step| named("long", step, value(step))).collect();
+        let points: Vec<_> = (first..first + 10_000).map(|step| named_point("long", step, value(step))).collect();
         records.record_metrics(&lease, &points).unwrap();
     }
     let mut steps = Vec::new();
@@ -52,24 +52,24 @@ fn points_are_thinned_past_the_bound_and_leave_the_disk_with_the_job() {
     assert!(gap.is_some_and(|gap| gap <= 8), "{gap:?}");
     assert_eq!(records.series(&id, "short", 0, 0).unwrap().len(), 100, "short series stay whole");
     assert_eq!(records.count_events(&id, "SERIES_THINNED").unwrap(), 1);
-    let full = bytes(&path);
-    records.finish_job(&lease, JobState::Succeeded, &Reason::default(), 3).unwrap();
+    let full = database_bytes(&path);
+    records.finish_job(&lease, JobState::Succeeded, &StateReason::default(), 3).unwrap();
     records.remove(&id).unwrap();
-    assert!(full > 8 << 20 && bytes(&path) < empty + (1 << 20), "{empty}, {full}, {}", bytes(&path));
+    assert!(full > 8 << 20 && database_bytes(&path) < empty + (1 << 20), "{empty}, {full}, {}", database_bytes(&path));
 }
 
 #[test]
-fn names_of_series_are_bounded() {
+fn the_length_of_series_names_is_limited() {
     let (_directory, records) = records();
     records.submit(&new_job("p"), 1).unwrap();
     let lease = claim(&records);
     let name = "n".repeat(SERIES_NAME_BYTES_MAX + 1);
-    let refused = records.record_metrics(&lease, &[named(&name, 1, 0.0)]);
+    let refused = records.record_metrics(&lease, &[named_point(&name, 1, 0.0)]);
     assert!(matches!(refused, Err(RecordError::Invalid { field: "metric", .. })));
 }
 
 #[test]
-fn records_of_an_earlier_build_give_space_back() {
+fn databases_of_earlier_builds_are_vacuumed() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("saggar.db");
     let old = rusqlite::Connection::open(&path).unwrap();
@@ -84,16 +84,16 @@ fn records_of_an_earlier_build_give_space_back() {
     )
     .unwrap();
     drop(old);
-    let full = bytes(&path);
+    let full = database_bytes(&path);
     let records = SqliteRecords::open(&path).unwrap();
     assert_eq!(records.series("old", "loss", 59_999, 0).unwrap().len(), 2);
     records.remove("old").unwrap();
-    assert!(full > 1 << 20 && bytes(&path) < 1 << 20, "{full}, then {}", bytes(&path));
+    assert!(full > 1 << 20 && database_bytes(&path) < 1 << 20, "{full}, then {}", database_bytes(&path));
     records.compact().unwrap();
 }
 
 #[test]
-fn a_clock_that_is_set_back_makes_no_job_wait_longer() {
+fn a_backward_clock_jump_does_not_delay_a_requeued_job() {
     let (_directory, records) = records();
     let id = records.submit(&new_job("p"), 1).unwrap().id;
     let lease = records.claim(&id, "any", 10_000).unwrap().unwrap().lease;

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn the_newest_events_and_those_of_a_kind() {
+fn newest_events_and_events_of_a_kind_are_listed_in_order() {
     let (_directory, records) = records();
     let (id, other) = (records.submit(&new_job("p"), 1).unwrap().id, records.submit(&new_job("p"), 1).unwrap().id);
     for at in 0..50 {
@@ -11,7 +11,7 @@ fn the_newest_events_and_those_of_a_kind() {
         records.record_event(&id, kind, &at.to_string(), at).unwrap();
         records.record_event(&other, kind, "another's", at).unwrap();
     }
-    let texts = |events: Vec<Event>| events.into_iter().map(|event| event.text).collect::<Vec<_>>();
+    let texts = |events: Vec<JobEvent>| events.into_iter().map(|event| event.text).collect::<Vec<_>>();
     assert_eq!(texts(records.newest_events(&id, 3).unwrap()), ["47", "48", "49"]);
     assert_eq!(records.newest_events(&id, 0).unwrap(), records.events(Some(&id), 0, 0).unwrap());
     assert_eq!(texts(records.events_of_kinds(&id, &["PUBLISHED"]).unwrap()), ["0", "10", "20", "30", "40"]);

@@ -1,22 +1,22 @@
 //! What a job and a schedule may do, as it is recorded.
 
 use super::*;
-use crate::rights::Rights;
-use crate::rights::tests::rights as of_key;
+use crate::rights::AccessRights;
+use crate::rights::tests::key_rights as of_key;
 
 /// Who has a key is held to what it may do; records of before have its name alone, and nothing where there was no key.
 #[test]
 fn a_job_keeps_the_rights_that_it_was_submitted_with() {
     let (_directory, records) = records();
-    let rights = of_key(&[crate::Scope::JobsWrite], &["p"]);
+    let rights = of_key(&[crate::KeyScope::JobsWrite], &["p"]);
     let owner = Some("k".to_owned());
     let submitted = NewJob { owner: owner.clone(), rights: rights.clone(), ..new_job("p") };
     assert_eq!(records.submit(&submitted, 1).unwrap().rights, rights);
     assert_eq!(records.get("p-1").unwrap().rights, rights);
-    assert_eq!(records.submit(&new_job("p"), 1).unwrap().rights, Rights::default());
-    assert_eq!(records.submit(&NewJob { owner, ..new_job("p") }, 1).unwrap().rights, Rights::of_key_named("k"));
+    assert_eq!(records.submit(&new_job("p"), 1).unwrap().rights, AccessRights::default());
+    assert_eq!(records.submit(&NewJob { owner, ..new_job("p") }, 1).unwrap().rights, AccessRights::from_key_name("k"));
     let claim = claim_next(&records, 2).unwrap();
     assert_eq!(claim.job.rights, rights, "its attempts have them");
-    let reason = Reason::new("PREEMPTED", "");
+    let reason = StateReason::new("PREEMPTED", "");
     assert_eq!(records.requeue(&claim.lease, &reason, 3, 3).unwrap().rights, rights);
 }

@@ -4,7 +4,7 @@ use super::*;
 
 /// A database of the first schema is brought up to date, with what it holds.
 #[test]
-fn records_of_an_earlier_build_go_on() {
+fn a_database_of_the_first_schema_is_migrated() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("saggar.db");
     let old = rusqlite::Connection::open(&path).unwrap();
@@ -17,14 +17,14 @@ fn records_of_an_earlier_build_go_on() {
     .unwrap();
     drop(old);
     let records = SqliteRecords::open(&path).unwrap();
-    assert_eq!(records.get("p-3").unwrap().demand, Demand::default());
+    assert_eq!(records.get("p-3").unwrap().demand, SchedulingRequest::default());
     assert_eq!(claim(&records).job, "old");
     assert_eq!(records.submit(&new_job("p"), 2).unwrap().name, "p-4");
 }
 
 /// A database of the second schema gets what the third keeps besides.
 #[test]
-fn records_of_the_second_schema_are_brought_up_to_date() {
+fn a_database_of_the_second_schema_is_migrated() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("saggar.db");
     let old = rusqlite::Connection::open(&path).unwrap();
@@ -50,7 +50,7 @@ fn records_of_the_second_schema_are_brought_up_to_date() {
     drop(old);
     for _ in 0..2 {
         let records = SqliteRecords::open(&path).unwrap();
-        let details = records.details(&["a", "b", "c", "none"].map(str::to_owned)).unwrap();
+        let details = records.job_details(&["a", "b", "c", "none"].map(str::to_owned)).unwrap();
         let told = |id: &str| -> Vec<String> {
             let show = |point: &MetricPoint| format!("{} {} {} {}", point.name, point.step, point.value, point.at_ms);
             details[id].latest.iter().map(show).collect()
@@ -65,24 +65,24 @@ fn records_of_the_second_schema_are_brought_up_to_date() {
         assert_eq!(records.events_of_kinds("a", &["CLAIMED"]).unwrap().len(), 1);
         let spent = |project: &str, owner: Option<&str>, gpu_seconds, wall_seconds| {
             let (project, owner) = (project.to_owned(), owner.map(str::to_owned));
-            Spent { project, owner, gpu_seconds, wall_seconds }
+            UsageTotal { project, owner, gpu_seconds, wall_seconds }
         };
         let expected = [
             spent("p", None, 261.0, 522.0),
             spent("p", Some("ci"), 80.0, 160.0),
             spent("q", Some("ci"), 1024.0, 2048.0),
         ];
-        assert_eq!(records.spent().unwrap(), expected);
+        assert_eq!(records.usage_totals().unwrap(), expected);
     }
     let records = SqliteRecords::open(&path).unwrap();
-    let lease = Lease { job: "b".to_owned(), attempt: 1, epoch: 1 };
+    let lease = JobLease { job: "b".to_owned(), attempt: 1, epoch: 1 };
     records.record_metrics(&lease, &[point(9, 0.5), point(11, 0.125)]).unwrap();
-    let latest = records.details(&["b".to_owned()]).unwrap().remove("b").unwrap().latest;
+    let latest = records.job_details(&["b".to_owned()]).unwrap().remove("b").unwrap().latest;
     assert_eq!((latest.len(), latest[0].step), (1, 11));
-    records.finish_job(&lease, JobState::Failed, &Reason::default(), 9).unwrap();
+    records.finish_job(&lease, JobState::Failed, &StateReason::default(), 9).unwrap();
     for job in ["a", "b", "c"] {
         records.remove(job).unwrap();
     }
-    let sums: f64 = records.spent().unwrap().iter().map(|spent| spent.gpu_seconds).sum();
+    let sums: f64 = records.usage_totals().unwrap().iter().map(|spent| spent.gpu_seconds).sum();
     assert_eq!(sums, 1365.0, "removing changes nothing");
 }

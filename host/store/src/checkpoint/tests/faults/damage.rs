@@ -3,54 +3,55 @@
 use super::*;
 
 /// A directory with steps 1 and 2, and the files that only step 2 has.
-fn damageable() -> (TempDir, Vec<(PathBuf, Vec<u8>)>) {
+fn two_steps_and_files_of_the_second() -> (TempDir, Vec<(PathBuf, Vec<u8>)>) {
     let directory = scratch();
-    let checkpoints = open(directory.path());
-    wait(checkpoints.save(JOB, 1, &checkpoint(1))).unwrap();
-    let before = files(directory.path());
-    wait(checkpoints.save(JOB, 1, &checkpoint(2))).unwrap();
-    let new: Vec<_> = files(directory.path()).into_iter().filter(|(path, _)| !before.contains_key(path)).collect();
+    let checkpoints = open_store(directory.path());
+    block_on(checkpoints.save(JOB, 1, &checkpoint(1))).unwrap();
+    let before = files_below(directory.path());
+    block_on(checkpoints.save(JOB, 1, &checkpoint(2))).unwrap();
+    let new: Vec<_> =
+        files_below(directory.path()).into_iter().filter(|(path, _)| !before.contains_key(path)).collect();
     assert_eq!(new.len(), 3, "two parts and a manifest");
     (directory, new)
 }
 
 /// Damages each file of the newest checkpoint in turn; each time the one before is used, and the file is named.
-fn each_damage(damages: impl Fn(&[u8]) -> Vec<Vec<u8>>) {
-    let (directory, new) = damageable();
-    let checkpoints = open(directory.path());
+fn check_each_damage(damages: impl Fn(&[u8]) -> Vec<Vec<u8>>) {
+    let (directory, new) = two_steps_and_files_of_the_second();
+    let checkpoints = open_store(directory.path());
     for (path, content) in new {
         for (number, damaged) in damages(&content).into_iter().enumerate() {
             if damaged == content {
                 continue;
             }
             std::fs::write(&path, damaged).unwrap();
-            let latest = wait(checkpoints.latest(JOB, PLUGIN)).unwrap();
+            let latest = block_on(checkpoints.latest(JOB, PLUGIN)).unwrap();
             assert_eq!(latest.found.unwrap().1, checkpoint(1), "damage {number} of {}", path.display());
             assert!(latest.skipped[0].file.ends_with("2-1.json") && latest.skipped.len() == 1, "{:?}", latest.skipped);
         }
         std::fs::write(&path, content).unwrap();
     }
-    assert_eq!(resumes_at(directory.path()), Some(2));
+    assert_eq!(resume_step(directory.path()), Some(2));
 }
 
 #[test]
-fn fault_03_files_are_torn_at_every_4_kib() {
-    each_damage(|content| {
+fn a_file_truncated_at_any_4_kib_falls_back_to_the_previous_checkpoint() {
+    check_each_damage(|content| {
         let size = content.len();
         // Without its last line break, a manifest says the same.
         let cuts = (0..size).step_by(4096).chain([1, 511, size / 2, size - 2]).filter(|cut| *cut < size - 1);
         cuts.map(|cut| content[..cut].to_vec()).collect()
     });
     // A tail of zeros in place of what was not written.
-    each_damage(|content| {
+    check_each_damage(|content| {
         let cuts = [0, content.len() / 3, content.len() - 2];
         cuts.map(|cut| [&content[..cut], &vec![0; content.len() - cut]].concat()).into()
     });
 }
 
 #[test]
-fn fault_04_a_bit_is_flipped_in_every_region() {
-    each_damage(|content| {
+fn a_flipped_bit_in_any_region_falls_back_to_the_previous_checkpoint() {
+    check_each_damage(|content| {
         let places = (0..32).map(|region| region * (content.len() - 1) / 32).chain([content.len() - 2]);
         let flipped = places.map(|at| {
             let mut flipped = content.to_vec();
@@ -62,39 +63,39 @@ fn fault_04_a_bit_is_flipped_in_every_region() {
 }
 
 #[test]
-fn fault_05_files_are_empty_missing_or_folders() {
-    each_damage(|_| vec![Vec::new()]);
-    let (directory, new) = damageable();
+fn an_empty_missing_or_replaced_file_falls_back_to_the_previous_checkpoint() {
+    check_each_damage(|_| vec![Vec::new()]);
+    let (directory, new) = two_steps_and_files_of_the_second();
     for (path, content) in new {
         std::fs::remove_file(&path).unwrap();
-        let latest = wait(open(directory.path()).latest(JOB, PLUGIN)).unwrap();
+        let latest = block_on(open_store(directory.path()).latest(JOB, PLUGIN)).unwrap();
         assert_eq!(latest.found.unwrap().1, checkpoint(1), "{} is missing", path.display());
         std::fs::create_dir(&path).unwrap();
-        let latest = wait(open(directory.path()).latest(JOB, PLUGIN)).unwrap();
+        let latest = block_on(open_store(directory.path()).latest(JOB, PLUGIN)).unwrap();
         assert_eq!(latest.found.unwrap().1, checkpoint(1), "{} is a folder", path.display());
         std::fs::remove_dir(&path).unwrap();
         // The next save of the same puts back what is missing.
-        wait(open(directory.path()).save(JOB, 1, &checkpoint(2))).unwrap();
+        block_on(open_store(directory.path()).save(JOB, 1, &checkpoint(2))).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), content);
     }
     // A folder of the right name without a manifest is a job without checkpoints.
     std::fs::create_dir_all(directory.path().join("checkpoints/other/parts")).unwrap();
-    assert!(wait(open(directory.path()).latest("other", PLUGIN)).unwrap().found.is_none());
+    assert!(block_on(open_store(directory.path()).latest("other", PLUGIN)).unwrap().found.is_none());
 }
 
 /// A manifest's text in the format of a number, with a right digest.
 fn manifest_of_format(format: u64, body: &str) -> String {
-    let mut hasher = Hasher::new();
+    let mut hasher = Sha256Hasher::new();
     hasher.update(format!("saggar checkpoint {format}\n{body}").as_bytes());
     format!(r#"{{"format":{format},"sha256":"{}","body":{body}}}"#, hasher.finish())
 }
 
 #[test]
-fn fault_11_another_format_plugin_or_type_is_refused_by_name() {
-    let (directory, _) = damageable();
-    let checkpoints = open(directory.path());
+fn another_format_plugin_or_data_type_is_refused_by_name() {
+    let (directory, _) = two_steps_and_files_of_the_second();
+    let checkpoints = open_store(directory.path());
     let folder = directory.path().join("checkpoints").join(JOB);
-    let refusal = |plugin| wait(checkpoints.latest(JOB, plugin)).unwrap_err().to_string();
+    let refusal = |plugin| block_on(checkpoints.latest(JOB, plugin)).unwrap_err().to_string();
     assert!(refusal("another").contains("was written by plugin plugin-1, and this job runs plugin another"));
     // A newer format, and one older than any that this build reads.
     let newer = folder.join(format!("{:020}-1.json", 3));
@@ -109,10 +110,10 @@ fn fault_11_another_format_plugin_or_type_is_refused_by_name() {
     let body = text.split_once(r#""body":"#).unwrap().1.trim_end().strip_suffix('}').unwrap();
     let body = body.replacen("uint8", "float32", 1).replacen(r#""step":2"#, r#""step":3"#, 1);
     std::fs::write(&newer, manifest_of_format(2, &body)).unwrap();
-    let latest = wait(checkpoints.latest(JOB, PLUGIN)).unwrap();
+    let latest = block_on(checkpoints.latest(JOB, PLUGIN)).unwrap();
     assert_eq!(latest.found.unwrap().1, checkpoint(2));
     let reason = &latest.skipped[0].reason;
     assert!(reason.contains("the pieces of variable bias are not those of float32"), "{reason}");
-    let damaged = wait(checkpoints.verify(JOB)).unwrap();
+    let damaged = block_on(checkpoints.verify(JOB)).unwrap();
     assert_eq!(damaged.iter().filter(|it| it.outcome.is_err()).map(|it| it.step).collect::<Vec<_>>(), [3]);
 }

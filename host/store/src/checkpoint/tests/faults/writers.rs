@@ -6,15 +6,15 @@ use std::time::{Duration, SystemTime};
 use super::*;
 
 #[test]
-fn fault_09_of_two_writers_one_wins_and_the_other_stops() {
+fn of_two_writers_the_newer_lease_wins_and_the_older_is_fenced() {
     // Each writer is another process as far as this directory can tell: nothing is shared but files.
     for round in 0..20u64 {
         let directory = scratch();
-        wait(open(directory.path()).save(JOB, 1, &checkpoint(1))).unwrap();
+        block_on(open_store(directory.path()).save(JOB, 1, &checkpoint(1))).unwrap();
         let run = |epoch: u64| {
-            let checkpoints = open(directory.path());
+            let checkpoints = open_store(directory.path());
             let mut saved = Vec::new();
-            let outcome = wait(async {
+            let outcome = block_on(async {
                 checkpoints.claim(JOB, epoch).await?;
                 for step in 2..6 {
                     checkpoints.save(JOB, epoch, &checkpoint(step)).await?;
@@ -32,17 +32,20 @@ fn fault_09_of_two_writers_one_wins_and_the_other_stops() {
         // The newer one's sweep may take what the older one is writing: that too stops the older one alone.
         assert!(new.1.is_ok(), "{:?}", new.1);
         assert_eq!(new.0, [2, 3, 4, 5]);
-        assert_eq!(wait(open(directory.path()).latest(JOB, PLUGIN)).unwrap().found.unwrap().0.fencing_epoch, 3 + round);
-        whole_steps(directory.path());
-        let late = wait(open(directory.path()).save(JOB, 2 + round, &checkpoint(9)));
+        assert_eq!(
+            block_on(open_store(directory.path()).latest(JOB, PLUGIN)).unwrap().found.unwrap().0.fencing_epoch,
+            3 + round
+        );
+        intact_steps(directory.path());
+        let late = block_on(open_store(directory.path()).save(JOB, 2 + round, &checkpoint(9)));
         assert!(matches!(late, Err(CheckpointError::Fenced { .. })), "{late:?} after {:?}", old.1);
     }
 }
 
 #[test]
-fn fault_10_a_clock_that_jumps_changes_nothing() {
+fn a_clock_jump_does_not_affect_resuming_or_pruning() {
     let directory = scratch();
-    let checkpoints = open(directory.path());
+    let checkpoints = open_store(directory.path());
     let hour = Duration::from_secs(3600);
     for (step, time) in [
         (1, SystemTime::now() + 24 * hour),
@@ -50,15 +53,15 @@ fn fault_10_a_clock_that_jumps_changes_nothing() {
         (3, SystemTime::now() - hour),
         (4, SystemTime::UNIX_EPOCH - hour),
     ] {
-        let before = files(directory.path());
-        wait(checkpoints.save(JOB, 1, &checkpoint(step))).unwrap();
-        for path in files(directory.path()).keys().filter(|path| !before.contains_key(*path)) {
+        let before = files_below(directory.path());
+        block_on(checkpoints.save(JOB, 1, &checkpoint(step))).unwrap();
+        for path in files_below(directory.path()).keys().filter(|path| !before.contains_key(*path)) {
             let file = std::fs::File::options().write(true).open(path).unwrap();
             file.set_times(FileTimes::new().set_modified(time)).unwrap();
         }
     }
-    assert_eq!(resumes_at(directory.path()), Some(4));
-    assert_eq!(wait(checkpoints.prune(JOB, &Retention::last(2))).unwrap(), 2);
-    assert_eq!(whole_steps(directory.path()), [4, 3]);
-    assert_eq!(wait(checkpoints.list(JOB)).unwrap()[0].written_ms, 0, "before 1970 reads as 1970");
+    assert_eq!(resume_step(directory.path()), Some(4));
+    assert_eq!(block_on(checkpoints.prune(JOB, &Retention::last(2))).unwrap(), 2);
+    assert_eq!(intact_steps(directory.path()), [4, 3]);
+    assert_eq!(block_on(checkpoints.list(JOB)).unwrap()[0].written_ms, 0, "before 1970 reads as 1970");
 }

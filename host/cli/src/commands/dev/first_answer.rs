@@ -1,0 +1,69 @@
+//! The first answer of a version: its example, predicted as any client would have it, until the version that is meant
+//! gives it.
+
+use std::time::{Duration, Instant};
+
+use crate::client::{ApiClient, RequestBody, encode_path_segment};
+use crate::exit::{self, CliError};
+
+/// An answer that came.
+pub(super) struct FirstAnswer {
+    /// The version that gave it: `digits@3`.
+    pub(super) model_version: String,
+    /// When.
+    pub(super) answered_at: Instant,
+    /// What the plugin had against the example, where it had something.
+    pub(super) complaint: Option<String>,
+}
+
+/// Asks `model` until `version` answers, or any where none is meant.
+///
+/// # Errors
+/// Another one still answers after `patience`, or the server fails.
+pub(super) fn wait_for_first_answer(
+    client: &ApiClient,
+    model: &str,
+    version: Option<u64>,
+    patience: Duration,
+    interval: Duration,
+) -> Result<FirstAnswer, CliError> {
+    let began = Instant::now();
+    let path = format!("/models/{}/predict", encode_path_segment(model));
+    loop {
+        let last = match client.get(&path) {
+            Err(failure) => failure,
+            Ok(told) => {
+                let serving = told["version"].as_u64();
+                let whence = format!("{model}@{}", serving.unwrap_or_default());
+                if version.is_none() || serving == version {
+                    match client.post_for_text(&path, RequestBody::Json(&told["example"])) {
+                        Ok(_) => {
+                            return Ok(FirstAnswer {
+                                model_version: whence,
+                                answered_at: Instant::now(),
+                                complaint: None,
+                            });
+                        }
+                        // The example may be nonsense to it: that it says so is an answer, too.
+                        Err(failure) if failure.exit_code == exit::INVALID => {
+                            return Ok(FirstAnswer {
+                                model_version: whence,
+                                answered_at: Instant::now(),
+                                complaint: Some(failure.message),
+                            });
+                        }
+                        Err(failure) => failure,
+                    }
+                } else {
+                    let message = format!("{whence} still serves after {} s", patience.as_secs());
+                    let hint = format!("`saggar models promote {model} newest` lets new versions serve");
+                    CliError::new(exit::UNEXPECTED, "not_served", message).with_hint(hint)
+                }
+            }
+        };
+        if began.elapsed() > patience {
+            return Err(last);
+        }
+        std::thread::sleep(interval);
+    }
+}

@@ -1,0 +1,191 @@
+//! Where a server would keep its state and listen: whether it can.
+
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use saggar_store::state_dir::{PRIVATE_DIRECTORY_MODE, RELOCATABLE_DIRECTORIES};
+use serde_json::Value;
+
+use super::{DoctorFinding, FindingState};
+use crate::exit;
+use crate::project::non_empty_env_var;
+use crate::units;
+
+/// Free space below which a training may not be able to save its state.
+const FREE_BYTES_MIN: u64 = 1 << 30;
+/// How long whoever listens may take to say who it is.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// The state directory: there, writable, with room.
+pub(super) fn check_state_dir(home: &Path, fix: bool) -> DoctorFinding {
+    let (name, shown) = ("state", home.display());
+    if !home.exists() {
+        if !fix {
+            let what = format!("{shown} is not there yet");
+            return DoctorFinding::new(name, FindingState::Missing, what)
+                .with_hint("`saggar serve` makes it; so does --fix");
+        }
+        let made = std::fs::DirBuilder::new().recursive(true).mode(PRIVATE_DIRECTORY_MODE).create(home);
+        return match made {
+            Ok(()) => DoctorFinding::new(name, FindingState::Fixed, format!("{shown} is made")),
+            Err(error) => unwritable_finding(home, &error),
+        };
+    }
+    let found = check_writable(name, home, &shown.to_string());
+    if found.state == FindingState::Failed {
+        return found;
+    }
+    check_permissions(name, home, fix).unwrap_or(found)
+}
+
+/// What is wrong with the permissions of the state directory: logs, outputs and keys are for its owner alone.
+fn check_permissions(name: &str, home: &Path, fix: bool) -> Option<DoctorFinding> {
+    let mode = std::fs::metadata(home).ok()?.permissions().mode() & 0o777;
+    if mode & 0o077 == 0 {
+        return None;
+    }
+    let shown = home.display();
+    if fix && std::fs::set_permissions(home, std::fs::Permissions::from_mode(PRIVATE_DIRECTORY_MODE)).is_ok() {
+        return Some(DoctorFinding::new(
+            name,
+            FindingState::Fixed,
+            format!("{shown} is for its owner alone now (mode 700)"),
+        ));
+    }
+    let what =
+        format!("{shown} has mode {mode:o}: other users of this machine may read logs, outputs and models in it");
+    let hint = format!("chmod 700 {shown}; `saggar serve` and --fix do it too");
+    // Work can go on.
+    Some(DoctorFinding::new(name, FindingState::Failed, what).with_hint(hint).with_exit_code(0))
+}
+
+/// Other state directories that servers of this user were started with, if there are any.
+pub(super) fn list_other_state_dirs(known: &[std::path::PathBuf]) -> Option<DoctorFinding> {
+    let shown: Vec<String> = known.iter().map(|home| home.display().to_string()).collect();
+    let first = shown.first()?;
+    let hint = format!("`saggar serve --home {first}` serves what is in it");
+    Some(DoctorFinding::new("state/others", FindingState::Ok, shown.join(", ")).with_hint(hint))
+}
+
+/// The parts of the state directory that lie elsewhere: there, writable, with room.
+pub(super) fn check_linked_dirs(home: &Path) -> Vec<DoctorFinding> {
+    let linked = RELOCATABLE_DIRECTORIES.iter().filter_map(|place| {
+        let target = std::fs::read_link(home.join(place)).ok()?;
+        Some((format!("state/{place}"), home.join(place), target))
+    });
+    let look = |(name, place, target): (String, PathBuf, PathBuf)| {
+        let shown = format!("{} (at {})", place.display(), target.display());
+        if place.is_dir() {
+            return check_writable(&name, &place, &shown);
+        }
+        let what = format!("{shown} is a link to what is no directory");
+        DoctorFinding::new(name, FindingState::Failed, what).with_hint("make it, or bring back the disk that it is on")
+    };
+    linked.map(look).collect()
+}
+
+/// A directory that is there: writable, with room.
+fn check_writable(name: &str, directory: &Path, shown: &str) -> DoctorFinding {
+    // Not by its permissions: file systems may be read-only, and root may do anything but that.
+    let trial = directory.join(format!(".doctor-{}", std::process::id()));
+    let written = std::fs::write(&trial, b"x");
+    let _ = std::fs::remove_file(&trial);
+    if let Err(error) = written {
+        return unwritable_finding(directory, &error);
+    }
+    let free = rustix::fs::statvfs(directory).map(|found| found.f_bavail.saturating_mul(found.f_frsize));
+    match free {
+        Ok(free) if free < FREE_BYTES_MIN => {
+            let what = format!("{shown} has only {} of room left", units::format_bytes(free));
+            DoctorFinding::new(name, FindingState::Failed, what)
+                .with_hint("remove what is no longer needed, or name another place with --home")
+        }
+        Ok(free) => DoctorFinding::new(
+            name,
+            FindingState::Ok,
+            format!("{shown} is writable, {} free", units::format_bytes(free)),
+        ),
+        Err(error) => DoctorFinding::new(
+            name,
+            FindingState::Ok,
+            format!("{shown} is writable; how much is free is not known: {error}"),
+        ),
+    }
+}
+
+fn unwritable_finding(home: &Path, error: &std::io::Error) -> DoctorFinding {
+    let what = format!("{} cannot be written: {error}", home.display());
+    DoctorFinding::new("state", FindingState::Failed, what)
+        .with_hint("make it yours, or name another with --home or SAGGAR_HOME")
+}
+
+/// The port: free, or who has it.
+pub(super) fn check_port() -> DoctorFinding {
+    let address = non_empty_env_var("SAGGAR_ADDR").unwrap_or_else(|| "127.0.0.1:5000".to_owned());
+    let Ok(socket) = address.parse::<SocketAddr>() else {
+        return DoctorFinding::new(
+            "port",
+            FindingState::Ok,
+            format!("{address} is no port of this machine; not looked at"),
+        );
+    };
+    match TcpListener::bind(socket) {
+        Ok(_) => DoctorFinding::new("port", FindingState::Ok, format!("{address} is free")),
+        Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => match saggar_version_at(&address) {
+            Some(version) => {
+                DoctorFinding::new("port", FindingState::Ok, format!("saggar {version} answers at {address}"))
+            }
+            None => DoctorFinding::new("port", FindingState::Failed, format!("something else has {address}"))
+                .with_hint(
+                    "choose another: `saggar serve --addr 127.0.0.1:5001`, and SAGGAR_HOST for the other commands",
+                )
+                .with_exit_code(exit::CONFLICT),
+        },
+        Err(error) => DoctorFinding::new("port", FindingState::Failed, format!("{address}: {error}"))
+            .with_hint("choose another: `saggar serve --addr 127.0.0.1:5001`"),
+    }
+}
+
+/// The version of the saggar that answers there.
+fn saggar_version_at(address: &str) -> Option<String> {
+    let agent =
+        ureq::Agent::new_with_config(ureq::Agent::config_builder().timeout_global(Some(ANSWER_TIME_MAX)).build());
+    let mut answer = agent.get(format!("http://{address}/version")).call().ok()?;
+    let answer: Value = serde_json::from_str(&answer.body_mut().read_to_string().ok()?).ok()?;
+    (answer["name"] == "saggar").then(|| answer["version"].as_str().unwrap_or("?").to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_state_dir_is_created_only_with_fix() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = dir.path().join("state");
+        assert_eq!(check_state_dir(&home, false).state, FindingState::Missing);
+        assert!(!home.exists());
+        assert_eq!(check_state_dir(&home, true).state, FindingState::Fixed);
+        assert_ne!(check_state_dir(&home, false).state, FindingState::Missing);
+        std::fs::set_permissions(&home, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let public = check_state_dir(&home, false);
+        assert!(public.what.contains("mode 755") && public.exit == 0, "{public:?}");
+        assert!(public.hint.as_ref().is_some_and(|hint| hint.starts_with("chmod 700 ")), "{public:?}");
+        assert_eq!(check_state_dir(&home, true).state, FindingState::Fixed);
+        assert_eq!(check_state_dir(&home, false).state, FindingState::Ok);
+        assert_eq!(std::fs::read_dir(&home).unwrap().count(), 0, "the trial is gone");
+        std::os::unix::fs::symlink(dir.path().join("disk"), home.join("jobs")).unwrap();
+        let found =
+            |home: &Path| check_linked_dirs(home).iter().map(|it| (it.name.clone(), it.state)).collect::<Vec<_>>();
+        assert_eq!(found(&home), [("state/jobs".to_owned(), FindingState::Failed)]);
+        std::fs::create_dir(dir.path().join("disk")).unwrap();
+        assert_ne!(check_linked_dirs(&home)[0].what.find("writable"), None, "{:?}", check_linked_dirs(&home));
+        std::fs::remove_file(home.join("jobs")).unwrap();
+        assert!(found(&home).is_empty());
+        let file = dir.path().join("file");
+        std::fs::write(&file, "x").unwrap();
+        assert_eq!(check_state_dir(&file, true).state, FindingState::Failed);
+    }
+}

@@ -1,0 +1,219 @@
+//! From what a user names to graphs: what a plugin builds, a model version, an ONNX file, a graph in text form.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use saggar_compile::CompileTarget;
+use saggar_device::null_backend::{GraphRecording, RecordedGraph};
+use saggar_device::{Backend, Meter, NullBackend};
+use saggar_plugin::{
+    CompiledPlugin, LoadedModel, ModelLimits, ModelParts, PluginEngine, PluginEngineConfig, PluginError,
+};
+use saggar_store::checkpoint::SavedVariable;
+use saggar_store::dataset::{ColumnarDataset, DatasetStore};
+use saggar_store::models;
+use saggar_tensor::{text, verify};
+
+use super::placeholder_dataset;
+use crate::args::InspectArgs;
+use crate::commands::{build, import, run, serve, stored_version};
+use crate::exit::{self, CliError};
+use crate::output::CliOutput;
+
+/// Where a training's dataset is mounted.
+const MOUNT: &str = "/data";
+
+/// Graphs, and what kept others from being there.
+pub(super) struct LoadedGraphs {
+    pub(super) recorded: GraphRecording,
+    /// Sentences about trainings and predictions that did not come to their end.
+    pub(super) incomplete_phases: Vec<String>,
+}
+
+/// The graphs of what `args` names.
+///
+/// # Errors
+/// `no_model` where nothing of that name is there; `invalid` where it has no graph, saying why.
+pub(super) fn load_graphs(
+    args: &InspectArgs,
+    target: CompileTarget,
+    output: CliOutput,
+) -> Result<LoadedGraphs, CliError> {
+    let path = Path::new(&args.source);
+    let extension = path.extension().and_then(|it| it.to_str()).unwrap_or_default();
+    if path.is_file() && extension == "graph" {
+        return read_graph_text(path);
+    }
+    let mut session = InspectSession::new(args, target)?;
+    if path.is_file() && extension == "onnx" {
+        session.record_import(path)?;
+    } else if path.is_file() {
+        session.record_component(&read_file(path)?)?;
+    } else if path.is_dir() && !path.join(models::MANIFEST_FILE).is_file() {
+        session.record_component(&read_file(&build::build_component(path, output)?)?)?;
+    } else {
+        session.record_version()?;
+    }
+    session.finish()
+}
+
+fn read_file(path: &Path) -> Result<Vec<u8>, CliError> {
+    std::fs::read(path).map_err(|error| CliError::invalid(format!("{}: {error}", path.display())))
+}
+
+/// A graph as `saggar inspect --stage graph` prints it.
+fn read_graph_text(path: &Path) -> Result<LoadedGraphs, CliError> {
+    let wrong = |error: &dyn std::fmt::Display| CliError::invalid(format!("{}: {error}", path.display()));
+    let text = String::from_utf8(read_file(path)?).map_err(|error| wrong(&error))?;
+    let graph = verify(text::parse(&text).map_err(|error| wrong(&error))?).map_err(|error| wrong(&error))?;
+    let recorded = RecordedGraph { phase: "text".to_owned(), graph: Arc::new(graph) };
+    let recorded = GraphRecording { graphs: vec![recorded], ..GraphRecording::default() };
+    Ok(LoadedGraphs { recorded, incomplete_phases: Vec::new() })
+}
+
+/// A device that keeps graphs, and plugins that build some.
+struct InspectSession<'a> {
+    args: &'a InspectArgs,
+    host: PluginEngine,
+    device: NullBackend,
+    cut_short: Vec<String>,
+}
+
+impl<'a> InspectSession<'a> {
+    fn new(args: &'a InspectArgs, target: CompileTarget) -> Result<InspectSession<'a>, CliError> {
+        let host = PluginEngine::new(PluginEngineConfig { instances_max: 8, ..PluginEngineConfig::default() })
+            .map_err(plugin_error)?;
+        Ok(InspectSession { args, host, device: NullBackend::new(target), cut_short: Vec::new() })
+    }
+
+    /// What a plugin builds where it trains, and where it predicts with what that training published.
+    fn record_component(&mut self, wasm: &[u8]) -> Result<(), CliError> {
+        let plugin = self.host.compile(wasm).map_err(plugin_error)?;
+        let mut published = Vec::new();
+        if plugin.has_trainer() {
+            let datasets = BTreeMap::from([(MOUNT.to_owned(), Arc::new(self.open_dataset()?))]);
+            let parameters = serde_json::Value::Object(run::parse_parameters(&self.args.parameters)?).to_string();
+            self.device.set_phase("training");
+            let (made, ended) =
+                saggar_plugin::dry_run(&self.host, &plugin, &self.device, datasets, parameters, self.args.limit);
+            published = made;
+            self.note_incomplete("the training", ended);
+        }
+        if !plugin.has_predictor() {
+            return Ok(());
+        }
+        if !plugin.has_trainer() {
+            self.record_predictions("prediction", plugin, Vec::new(), String::new());
+            return Ok(());
+        }
+        let several = published.len() > 1;
+        for made in published {
+            let phase = if several { format!("prediction of {}", made.model) } else { "prediction".to_owned() };
+            self.record_predictions(&phase, plugin.clone(), made.variables, made.config);
+        }
+        Ok(())
+    }
+
+    fn open_dataset(&self) -> Result<ColumnarDataset, CliError> {
+        let Some(reference) = &self.args.data else {
+            return placeholder_dataset::placeholder_dataset(&self.args.field, self.args.items);
+        };
+        let datasets = DatasetStore::new(self.args.home.join("datasets"));
+        let missing = |error: saggar_store::DatasetError| {
+            let hint = format!("`saggar inspect` reads datasets of the state directory {}", self.args.home.display());
+            CliError::new(exit::NOT_FOUND, "not_found", error.to_string()).with_hint(hint)
+        };
+        let info = datasets.resolve(reference).map_err(missing)?;
+        ColumnarDataset::open(&info.dir).map_err(missing)
+    }
+
+    /// What a published version builds.
+    fn record_version(&mut self) -> Result<(), CliError> {
+        let hint = "name a plugin's component or directory, a model that the state directory has (--home), an .onnx or a \
+                    .graph file";
+        let (files, variables) =
+            stored_version::open_version(&self.args.source, Some(&self.args.home.join("models")), hint)?;
+        let wrong = |error| CliError::invalid(format!("{}: {error}", files.dir.display()));
+        let plugin = self.host.compile(&files.load_plugin().map_err(wrong)?).map_err(plugin_error)?;
+        self.record_predictions("prediction", plugin, variables, files.manifest.config);
+        Ok(())
+    }
+
+    /// What the plugin that reads ONNX files builds of one.
+    fn record_import(&mut self, file: &Path) -> Result<(), CliError> {
+        let program = std::env::current_exe().unwrap_or_default();
+        let places = serve::onnx_plugin_paths(self.args.onnx_plugin.as_deref(), &program);
+        let found = places.iter().find(|path| path.is_file()).ok_or_else(|| {
+            let message = format!("the plugin that reads ONNX files is not at {}", places[0].display());
+            CliError::new(exit::NOT_FOUND, "no_plugin", message)
+                .with_hint("`make plugins` builds it; --onnx-plugin names it")
+        })?;
+        let plugin = self.host.compile(&read_file(found)?).map_err(plugin_error)?;
+        let options = serde_json::Value::Object(run::parse_parameters(&self.args.parameters)?).to_string();
+        let files = import::read_model_files(file)?;
+        let model =
+            files.plugin_payload().map_err(|error| CliError::invalid(format!("{}: {error}", file.display())))?;
+        self.device.set_phase("import");
+        let (device, limits): (Arc<dyn Backend>, _) = (Arc::new(self.device.clone()), self.model_limits());
+        let meter = Meter::unlimited();
+        let imported = saggar_plugin::import(&self.host, &plugin, &model, &options, device, meter, limits)
+            .map_err(plugin_error)?;
+        self.record_predictions("prediction", plugin, imported.variables, imported.config);
+        Ok(())
+    }
+
+    /// Loads a model and has it predict in every size that it has graphs for.
+    fn record_predictions(
+        &mut self,
+        phase: &str,
+        plugin: CompiledPlugin,
+        variables: Vec<SavedVariable>,
+        config: String,
+    ) {
+        self.device.set_phase(phase);
+        let parts = ModelParts {
+            plugin,
+            variables,
+            config,
+            weights_meter: Meter::unlimited(),
+            meter: Meter::unlimited(),
+            limits: self.model_limits(),
+            on_instance_start: None,
+        };
+        let until = Instant::now() + self.args.limit;
+        let loaded = LoadedModel::load(&self.host, parts, Arc::new(self.device.clone()));
+        let left = until.saturating_duration_since(Instant::now());
+        self.note_incomplete(
+            &format!("the {phase}"),
+            loaded.and_then(|model| model.predict_defaults_in_all_sizes(left)),
+        );
+    }
+
+    fn model_limits(&self) -> ModelLimits {
+        ModelLimits { load_time: self.args.limit, ..ModelLimits::default() }
+    }
+
+    fn note_incomplete(&mut self, what: &str, ended: Result<(), PluginError>) {
+        if let Err(error) = ended {
+            self.cut_short.push(format!("{what} ended early: {error}"));
+        }
+    }
+
+    fn finish(self) -> Result<LoadedGraphs, CliError> {
+        let recorded = self.device.recording();
+        if recorded.graphs.is_empty() {
+            let why = self.cut_short.first().cloned().unwrap_or_else(|| "it builds none".to_owned());
+            let hint = "name the dataset that it trains on (--data NAME), or the fields of a stand-in (--field \
+                        image=uint8[28,28]), and its parameters after --";
+            return Err(CliError::invalid(format!("{} has no graph: {why}", self.args.source)).with_hint(hint));
+        }
+        Ok(LoadedGraphs { recorded, incomplete_phases: self.cut_short })
+    }
+}
+
+/// A plugin that cannot run here at all.
+fn plugin_error(error: PluginError) -> CliError {
+    CliError::invalid(error.to_string())
+}

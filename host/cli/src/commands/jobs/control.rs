@@ -1,0 +1,104 @@
+//! `saggar restart`, `preempt` and `wait`.
+
+use std::time::Instant;
+
+use saggar_store::JobState;
+use serde_json::{Map, Value, json};
+
+use super::{POLL_INTERVAL, change_each, is_over, job_path, text};
+use crate::args::{JobNamesArgs, RestartArgs, WaitArgs};
+use crate::client::{ApiClient, RequestBody};
+use crate::commands::run;
+use crate::exit::{self, CliError};
+use crate::output::CliOutput;
+use crate::reconnect::ReconnectState;
+
+pub(crate) fn restart(args: &RestartArgs, client: &ApiClient, output: CliOutput) -> Result<i32, CliError> {
+    let resume = match (args.resume, args.from_scratch) {
+        (true, _) => json!(true),
+        (_, true) => json!(false),
+        (false, false) => Value::Null,
+    };
+    let body = json!({ "parameters": run::parse_parameters(&args.parameters)?, "overrides": parse_overrides(&args.set)?, "resume": resume });
+    let job = client.post(&format!("{}/restart", job_path(&args.job)), RequestBody::Json(&body))?;
+    let name = text(&job, "name").to_owned();
+    if args.follow || args.wait {
+        return run::wait_and_report(client, output, &name, args.follow);
+    }
+    if output.json {
+        output.print_json(&job);
+    } else {
+        output.print_line(&name);
+        let from =
+            job["spec"]["init_from"].as_str().map_or("from the beginning".to_owned(), |from| format!("from {from}"));
+        output.print_note(&format!("  starts {from}"));
+        output.print_note(&format!("Next: saggar logs -f {name} | saggar diff {} {name}", args.job));
+    }
+    Ok(0)
+}
+
+/// Fields of a specification: JSON where it is some, else text.
+fn parse_overrides(words: &[String]) -> Result<Map<String, Value>, CliError> {
+    let field = |word: &String| {
+        let (name, value) = word.split_once('=').ok_or_else(|| {
+            CliError::invalid(format!("--set {word}: expected a field and its value"))
+                .with_hint("such as --set device=cpu")
+        })?;
+        Ok((name.to_owned(), serde_json::from_str(value).unwrap_or_else(|_| json!(value))))
+    };
+    words.iter().map(field).collect()
+}
+
+pub(crate) fn preempt(args: &JobNamesArgs, client: &ApiClient, output: CliOutput) -> Result<(), CliError> {
+    change_each(&args.jobs, output, |name| {
+        let job = client.post(&format!("{}/preempt", job_path(name)), RequestBody::Empty)?;
+        Ok((format!("{} saves its state and is queued again", text(&job, "name")), job))
+    })
+}
+
+pub(crate) fn wait(args: &WaitArgs, client: &ApiClient, output: CliOutput) -> Result<i32, CliError> {
+    let wanted = args.state.as_deref().map(parse_job_state).transpose()?;
+    let began = Instant::now();
+    let mut reconnect = ReconnectState::new(output);
+    let mut job = client.get(&job_path(&args.job))?;
+    loop {
+        let state = text(&job, "state");
+        // Who waited for a state and got it has what was wanted, whatever the state.
+        let got = wanted.is_some_and(|wanted| wanted.name() == state);
+        if got || is_over(&job) {
+            if output.json {
+                output.print_json(&job);
+            } else {
+                output.print_line(&format!("{} {}", text(&job, "name"), output.format_state(state)));
+            }
+            return Ok(if got { 0 } else { exit::code_for_job(state, text(&job, "reason")) });
+        }
+        let is_too_late = || args.timeout.is_some_and(|most| began.elapsed() >= most);
+        let timed_out = || {
+            let message = format!("{} is still {state}", text(&job, "name"));
+            CliError::new(exit::COMMAND_TIMED_OUT, "timeout", message).with_hint("the job goes on")
+        };
+        if is_too_late() {
+            return Err(timed_out());
+        }
+        std::thread::sleep(POLL_INTERVAL);
+        let next = loop {
+            match client.get(&job_path(&args.job)) {
+                Ok(job) => break job,
+                Err(_) if is_too_late() => return Err(timed_out()),
+                Err(failure) => reconnect.wait_for_retry(failure)?,
+            }
+        };
+        reconnect.note_connected();
+        job = next;
+    }
+}
+
+/// The state of a job that is meant: a word that is none would be waited for to the end.
+fn parse_job_state(word: &str) -> Result<JobState, CliError> {
+    word.to_uppercase().parse().map_err(|_| {
+        let known: Vec<&str> = JobState::ALL.iter().map(|state| state.name()).collect();
+        CliError::invalid(format!("--for {word}: there is no such state of a job"))
+            .with_hint(format!("there are: {}", known.join(", ")))
+    })
+}

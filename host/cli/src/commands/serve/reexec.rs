@@ -1,0 +1,57 @@
+//! A server that begins anew: the same process, command and addresses, and nothing else that it had. Jobs go on from their
+//! checkpoints, as after a crash.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+/// Set in a server that began anew: it has told its addresses before.
+const VARIABLE: &str = "SAGGAR_BEGUN_ANEW";
+
+/// Whether this server is one that began anew.
+pub(super) fn is_restarted() -> bool {
+    std::env::var_os(VARIABLE).is_some()
+}
+
+/// Replaces this process by a new one of itself that listens at `urls`, as this one does. Comes back only with the reason why
+/// it cannot.
+pub(super) fn reexec(urls: &[String]) -> io::Error {
+    let program = match std::env::current_exe() {
+        Ok(program) => program,
+        Err(error) => return error,
+    };
+    let arguments = with_addresses(std::env::args_os().skip(1), urls);
+    Command::new(program).args(arguments).env(VARIABLE, "1").exec()
+}
+
+/// The arguments with these addresses in the place of their own: a port that the system chose must stay the same.
+fn with_addresses(arguments: impl Iterator<Item = OsString>, urls: &[String]) -> Vec<OsString> {
+    let mut kept = Vec::new();
+    let mut arguments = arguments.peekable();
+    while let Some(argument) = arguments.next() {
+        if argument == "--addr" {
+            arguments.next();
+        } else if !argument.to_string_lossy().starts_with("--addr=") {
+            kept.push(argument);
+        }
+    }
+    for url in urls {
+        let address = url.split_once("://").map_or(url.as_str(), |(_, address)| address);
+        kept.push(format!("--addr={address}").into());
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reexec_keeps_the_addresses_that_the_server_listens_on() {
+        let given = ["serve", "--addr", "127.0.0.1:0", "--jobs", "2", "--addr=unix:/run/s.sock"].map(OsString::from);
+        let urls = ["http://127.0.0.1:4711".to_owned(), "unix:/run/s.sock".to_owned()];
+        let expected = ["serve", "--jobs", "2", "--addr=127.0.0.1:4711", "--addr=unix:/run/s.sock"];
+        assert_eq!(with_addresses(given.into_iter(), &urls), expected.map(OsString::from));
+    }
+}

@@ -1,0 +1,84 @@
+//! What a server takes from the project file: the pools, queues and limits of jobs, how models are served and where their
+//! versions lie, and how much may be stored. What the command line says comes first.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use saggar_jobs::{JobQueue, ResourceQuota, SchedulerConfig};
+use saggar_project::{PROJECT_FILE, ProjectManifest};
+use saggar_serve::models::ModelConfig;
+
+use super::models;
+use crate::args::ServeArgs;
+use crate::exit::{self, CliError};
+use crate::project::ProjectContext;
+
+/// What a server is told besides its command line.
+#[derive(Debug)]
+pub(super) struct ServerConfig {
+    /// Where jobs wait and run.
+    pub(super) scheduler_config: SchedulerConfig,
+    /// How models are served that have no `model.json`, by name.
+    pub(super) settings: BTreeMap<String, ModelConfig>,
+    /// The directory of models.
+    pub(super) models_dir: Option<PathBuf>,
+    /// Bytes that may be stored.
+    pub(super) storage_quota: Option<u64>,
+}
+
+impl ServerConfig {
+    /// Reads the file that the command names, or the one of the directory it is given in, if there is one.
+    ///
+    /// # Errors
+    /// The file cannot be read, or says something that cannot be; with the place.
+    pub(super) fn read(args: &ServeArgs) -> Result<ServerConfig, CliError> {
+        let simple = SchedulerConfig::single_queue(u32::try_from(args.jobs).unwrap_or(u32::MAX));
+        let said = ServerConfig {
+            scheduler_config: simple,
+            settings: BTreeMap::new(),
+            models_dir: args.models.clone(),
+            storage_quota: args.storage_quota,
+        };
+        let path = match &args.config {
+            Some(path) => path.as_path(),
+            None if Path::new(PROJECT_FILE).is_file() => Path::new(PROJECT_FILE),
+            None => return Ok(said),
+        };
+        said.with_manifest(&ProjectContext::read(path)?.manifest, path)
+    }
+
+    /// With what a project file says, where the command line says nothing.
+    fn with_manifest(self, manifest: &ProjectManifest, path: &Path) -> Result<ServerConfig, CliError> {
+        let bad = |reason: String| CliError::new(exit::INVALID, "bad_config", format!("{}: {reason}", path.display()));
+        let directory = path.parent().unwrap_or(Path::new(""));
+        let layout = scheduler_config(self.scheduler_config, manifest);
+        layout.validate().map_err(|error| bad(error.to_string()))?;
+        let settings = models::model_settings(manifest, directory).map_err(bad)?;
+        let beside = models::models_directory(manifest, directory).map_err(bad)?;
+        let (queues, pools, models) = (layout.queues.len(), layout.pools.len(), settings.len());
+        tracing::info!(file = %path.display(), queues, pools, models, "jobs run and models are served as the file says");
+        Ok(ServerConfig {
+            scheduler_config: layout,
+            settings,
+            models_dir: self.models_dir.or(beside),
+            storage_quota: self.storage_quota.or(manifest.quota.storage),
+        })
+    }
+}
+
+fn scheduler_config(mut layout: SchedulerConfig, manifest: &ProjectManifest) -> SchedulerConfig {
+    for (name, pool) in &manifest.pools {
+        layout = layout.with_pool(name, Some(&pool.device), pool.slots);
+    }
+    for (name, queue) in &manifest.queues {
+        let queue =
+            JobQueue { pools: queue.pools.clone(), spill: queue.spill, max_running_jobs: queue.max_running_jobs };
+        layout = layout.with_queue(name, queue);
+    }
+    let quota = &manifest.quota;
+    if quota.max_running_jobs.is_some() || quota.gpu_seconds.is_some() {
+        let allowance = ResourceQuota { max_running_jobs: quota.max_running_jobs, gpu_seconds: quota.gpu_seconds };
+        layout.projects.insert(manifest.project.name.clone(), allowance);
+    }
+    layout
+}

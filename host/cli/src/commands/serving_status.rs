@@ -1,0 +1,105 @@
+//! How a version that was published or imported stands: whether it serves, or why it does not.
+
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::client::{ApiClient, encode_path_segment};
+use crate::exit::CliError;
+
+/// How often the server is asked.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Where a version of a model stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ServingStatus {
+    /// It answers requests.
+    Serving,
+    /// It is stored, and does not serve before somebody does something: what, the reason says.
+    NotServing(String),
+    /// It could not be brought up.
+    Refused(String),
+    /// It is being brought up, or was not seen yet.
+    Pending,
+}
+
+/// How version `number` stands in the answer about its model.
+pub(crate) fn serving_status(model: &Value, number: u64) -> ServingStatus {
+    let mut versions = model["versions"].as_array().into_iter().flatten();
+    let Some(version) = versions.find(|version| version["version"] == number) else { return ServingStatus::Pending };
+    let reason = version["reason"].as_str().unwrap_or_default().to_owned();
+    match (version["state"].as_str(), version["reason_code"].as_str()) {
+        (Some("READY"), _) => ServingStatus::Serving,
+        (Some("FAILED"), _) => ServingStatus::Refused(reason),
+        (_, Some("MODEL_UNLOADED" | "NOT_PROMOTED" | "SUPERSEDED" | "ASLEEP")) => ServingStatus::NotServing(reason),
+        _ => ServingStatus::Pending,
+    }
+}
+
+/// Waits until the version serves or does not serve for a reason that stays, at most for `patience`.
+///
+/// # Errors
+/// The server does not answer, or does not show the model to this key. A model that it does not know yet is waited for.
+pub(crate) fn wait_for_version(
+    client: &ApiClient,
+    model: &str,
+    version: u64,
+    patience: Duration,
+) -> Result<ServingStatus, CliError> {
+    let began = Instant::now();
+    loop {
+        let standing = match client.get(&format!("/api/v1/models/{}", encode_path_segment(model))) {
+            Ok(model) => serving_status(&model, version),
+            Err(failure) if failure.code == "unknown_model" => ServingStatus::Pending,
+            Err(failure) => return Err(failure),
+        };
+        if standing != ServingStatus::Pending || began.elapsed() > patience {
+            return Ok(standing);
+        }
+        std::thread::sleep(POLL_INTERVAL);
+    }
+}
+
+/// The newest version of each model that a job published, in the order in which they were published.
+pub(crate) fn newest_published_versions(job: &Value) -> Vec<(String, u64)> {
+    let mut published: Vec<(String, u64)> = Vec::new();
+    for it in job["published"].as_array().into_iter().flatten() {
+        let (Some(model), Some(version)) = (it["model"].as_str(), it["version"].as_u64()) else { continue };
+        published.retain(|(name, _)| name != model);
+        published.push((model.to_owned(), version));
+    }
+    published
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_a_final_serving_status_ends_the_wait() {
+        let model = |state: &str, code: Value| {
+            let version = json!({ "version": 3, "state": state, "reason": "why", "reason_code": code });
+            json!({ "versions": [{ "version": 2, "state": "READY" }, version] })
+        };
+        let of = |state: &str, code: Value| serving_status(&model(state, code), 3);
+        assert_eq!(of("READY", Value::Null), ServingStatus::Serving);
+        assert_eq!(of("FAILED", Value::Null), ServingStatus::Refused("why".to_owned()));
+        for code in ["MODEL_UNLOADED", "NOT_PROMOTED", "SUPERSEDED", "ASLEEP"] {
+            assert_eq!(of("UNLOADED", json!(code)), ServingStatus::NotServing("why".to_owned()), "{code}");
+        }
+        for (state, code) in [("LOADING", Value::Null), ("UNLOADED", json!("PENDING")), ("UNLOADED", Value::Null)] {
+            assert_eq!(of(state, code), ServingStatus::Pending, "{state}");
+        }
+        assert_eq!(serving_status(&model("READY", Value::Null), 4), ServingStatus::Pending, "it was not seen yet");
+    }
+
+    #[test]
+    fn only_the_newest_published_version_of_each_model_is_listed() {
+        let it = |model: &str, version: u64| json!({ "model": model, "version": version });
+        let job = json!({ "published": [it("a", 1), it("b", 4), it("a", 2)] });
+        assert_eq!(newest_published_versions(&job), [("b".to_owned(), 4), ("a".to_owned(), 2)]);
+        assert_eq!(newest_published_versions(&json!({})), []);
+    }
+}

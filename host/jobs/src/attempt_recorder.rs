@@ -1,0 +1,474 @@
+//! Writes an attempt down while it runs: its log line by line, its series and usage in batches, its metrics at once.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use saggar_store::error::{RecordError, StoreError};
+use saggar_store::records::{AttemptUsage, ClaimedJob, JobLease, JobRecords, JobState, MetricPoint, StateReason};
+use saggar_store::{AccessAction, AccessRights};
+
+use crate::effects::JobEffect;
+use crate::error::JobError;
+use crate::logs::LogWriter;
+use crate::outcome::RetryDecision;
+use crate::phases;
+use crate::protocol::{self, WorkerEvent};
+use crate::shared::SharedState;
+use crate::spec::{PREEMPTED, RetryCause};
+
+/// Points of series that are held back at most before they are recorded.
+const POINTS_BUFFERED_MAX: usize = 512;
+
+/// Bytes of a point in the records, about.
+const POINT_BYTES: u64 = 100;
+
+/// The kind of the event that a job's running time was granted once more.
+const EXTENDED_EVENT: &str = "EXTENDED";
+
+/// What earlier attempts at a job leave to the next.
+pub(crate) struct AttemptHistory {
+    /// Seconds that they ran.
+    pub(crate) wall_seconds: f64,
+    /// How many of them ended for a cause that counts against the job's retries.
+    pub(crate) interruptions: u32,
+    /// How often the job's running time was granted once more.
+    pub(crate) extensions: u32,
+}
+
+/// Records points. What cannot be recorded is no reason to end a training: of series that are too many, the values are
+/// left out, and why is returned.
+fn record_points(
+    records: &dyn JobRecords,
+    lease: &JobLease,
+    points: &[MetricPoint],
+) -> Result<Option<String>, RecordError> {
+    let refused = match records.record_metrics(lease, points) {
+        Err(error @ RecordError::Invalid { .. }) => error.to_string(),
+        done => return done.map(|()| None),
+    };
+    let known = records.series_names(&lease.job)?;
+    let kept: Vec<MetricPoint> = points.iter().filter(|point| known.contains(&point.name)).cloned().collect();
+    records.record_metrics(lease, &kept)?;
+    Ok(Some(refused))
+}
+
+/// Records one attempt.
+pub(crate) struct AttemptRecorder {
+    shared: Arc<SharedState>,
+    lease: JobLease,
+    name: String,
+    project: String,
+    rights: AccessRights,
+    task: String,
+    log: LogWriter,
+    /// Lines that could not be written since the last one that could, and why not.
+    lines_lost: u64,
+    lost_reason: String,
+    points: Vec<MetricPoint>,
+    usage: AttemptUsage,
+    began: Instant,
+    reported: protocol::WorkerUsage,
+    step: u64,
+    target: u64,
+    /// Whether it is known at which step this attempt began: it resumed, or did its first step.
+    start_step_is_known: bool,
+    dirty: bool,
+    /// Whether the log says that values of some series are not kept.
+    series_warning_logged: bool,
+    /// Whether nothing more may be stored: then lines of the log are lost too.
+    is_storage_full: bool,
+    device: String,
+    checkpoint_ms: u64,
+    /// Why the attempt before this one ended, for the metric of resumes.
+    previous_cause: String,
+}
+
+impl AttemptRecorder {
+    pub(crate) fn open(shared: Arc<SharedState>, claim: &ClaimedJob) -> Result<AttemptRecorder, JobError> {
+        let job = &claim.job;
+        let log = LogWriter::open(&shared.jobs_dir, &job.id, claim.lease.attempt)?;
+        let now_ms = shared.clock.now_ms();
+        let families = &shared.metrics.families;
+        let waited = now_ms.saturating_sub(job.created_ms.max(job.not_before_ms)) as f64 / 1000.0;
+        families.queue_wait.with_label_values(&[&job.demand.queue]).observe(waited);
+        if claim.lease.attempt == 1 {
+            families.jobs_started.with_label_values(&[&job.project, &job.task]).inc();
+        }
+        Ok(AttemptRecorder {
+            shared,
+            lease: claim.lease.clone(),
+            name: job.name.clone(),
+            project: job.project.clone(),
+            rights: job.rights.clone(),
+            task: job.task.clone(),
+            log,
+            lines_lost: 0,
+            lost_reason: String::new(),
+            points: Vec::new(),
+            // An attempt that ends before it does anything did no step, and undid none.
+            usage: AttemptUsage { first_step: job.step, last_step: job.step, ..AttemptUsage::default() },
+            began: Instant::now(),
+            reported: protocol::WorkerUsage::default(),
+            step: job.step,
+            target: job.steps_target,
+            start_step_is_known: false,
+            dirty: false,
+            series_warning_logged: false,
+            is_storage_full: false,
+            device: String::new(),
+            checkpoint_ms: now_ms,
+            previous_cause: String::new(),
+        })
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Device seconds that the attempt has used.
+    pub(crate) fn device_seconds(&self) -> f64 {
+        self.usage.gpu_seconds
+    }
+
+    /// Writes a line to the attempt's log. A log that cannot be written, for want of disk space, is no reason to end a
+    /// training: the log says later how much it lacks.
+    pub(crate) fn log(&mut self, line: &str) {
+        let now_ms = self.shared.clock.now_ms();
+        let at_ms = i64::try_from(now_ms).unwrap_or(i64::MAX);
+        if self.is_storage_full {
+            self.lines_lost += 1;
+            "the server's storage quota is used up".clone_into(&mut self.lost_reason);
+            return self.shared.notify_change();
+        }
+        let mut write = || {
+            if self.lines_lost > 0 {
+                let note = format!("{} lines before this one could not be written", self.lines_lost);
+                self.log.write_line(at_ms, &note)?;
+                self.lines_lost = 0;
+            }
+            self.log.write_line(at_ms, line)
+        };
+        if let Err(error) = write() {
+            if self.lines_lost == 0 {
+                tracing::error!(job = %self.name, %error, "the job's log cannot be written");
+            }
+            self.lines_lost += 1;
+            self.lost_reason = error.to_string();
+        }
+        self.shared.notify_change();
+    }
+
+    /// Records what the worker said.
+    pub(crate) async fn record_event(&mut self, event: WorkerEvent) -> Result<(), JobError> {
+        let now_ms = self.shared.clock.now_ms();
+        match event {
+            WorkerEvent::Started { device, adapter, driver, exact_seconds, choice } => {
+                self.record_start(device, &adapter, &driver, exact_seconds, &choice).await?;
+            }
+            WorkerEvent::Resumed { step } => {
+                (self.usage.first_step, self.usage.last_step) = (step, step);
+                (self.step, self.start_step_is_known, self.dirty) = (step, true, true);
+                let labels = [self.project.as_str(), &self.task, &self.previous_cause];
+                self.shared.metrics.families.job_resumes.with_label_values(&labels).inc();
+                self.shared
+                    .with_series(|series, families| series.set_progress(families, &self.name, step, self.target));
+                self.log(&format!("resumed from checkpoint @{step}"));
+            }
+            WorkerEvent::Log { level, line } => match level.as_str() {
+                "info" => self.log(&line),
+                _ => self.log(&format!("{level}: {line}")),
+            },
+            WorkerEvent::Metric { step, name, value } => {
+                let value = value.unwrap_or(f64::NAN);
+                self.shared.with_series(|series, families| series.set_metric(families, &self.name, &name, value));
+                self.points.push(MetricPoint { name, step, value, at_ms: now_ms });
+                if self.points.len() >= POINTS_BUFFERED_MAX {
+                    self.flush().await?;
+                }
+            }
+            WorkerEvent::Progress { step, of } => {
+                if step > self.step {
+                    self.shared.record_progress(&self.lease.job);
+                }
+                if !self.start_step_is_known {
+                    // There was no checkpoint to go on from.
+                    (self.usage.first_step, self.start_step_is_known) = (0, true);
+                }
+                (self.step, self.target, self.dirty) = (step, of, true);
+                self.usage.last_step = step;
+                self.shared.with_series(|series, families| series.set_progress(families, &self.name, step, of));
+            }
+            WorkerEvent::Usage(usage) => self.record_usage(usage),
+            WorkerEvent::Checkpoint { step, bytes, seconds, digest } => {
+                self.checkpoint_ms = now_ms;
+                let families = &self.shared.metrics.families;
+                families.checkpoint_duration.with_label_values(&["save"]).observe(seconds);
+                families.checkpoint_bytes.with_label_values(&["save"]).observe(bytes as f64);
+                let text = format!("checkpoint @{step} saved ({bytes} bytes, sha256 {digest})");
+                self.record_note("CHECKPOINT_SAVED", text.clone()).await?;
+                self.log(&text);
+            }
+            WorkerEvent::CheckpointFailed { op, reason } => {
+                self.shared.metrics.families.checkpoint_failures.with_label_values(&[op.as_str(), "error"]).inc();
+                let text = format!("checkpoint not {}: {reason}", if op == "save" { "saved" } else { "used" });
+                self.record_note("CHECKPOINT_FAILED", text.clone()).await?;
+                self.log(&text);
+            }
+            WorkerEvent::AllReduced { seconds } => {
+                let histogram = self.shared.metrics.families.allreduce_duration.with_label_values(&[] as &[&str]);
+                seconds.into_iter().for_each(|seconds| histogram.observe(seconds));
+            }
+            WorkerEvent::Phase { name } => {
+                self.record_note(phases::PHASE_EVENT, name.clone()).await?;
+                self.log(&format!("phase {name}"));
+            }
+            WorkerEvent::Published { model, version } => self.record_publication(&model, version).await?,
+            WorkerEvent::PublicationRefused { model, reason } => {
+                self.record_refused_publication(&model, reason).await?
+            }
+            WorkerEvent::Alive | WorkerEvent::Finished { .. } | WorkerEvent::Failed { .. } => {}
+        }
+        self.shared.notify_change();
+        Ok(())
+    }
+
+    async fn record_publication(&mut self, model: &str, version: u64) -> Result<(), JobError> {
+        let text = format!("published {model}@{version}");
+        self.record_note("PUBLISHED", text.clone()).await?;
+        self.log(&text);
+        for note in self.shared.publication_notes(model, version) {
+            self.log(&note);
+        }
+        self.log_publication(model, format!("version {version} by job {}", self.name), true);
+        Ok(())
+    }
+
+    async fn record_refused_publication(&mut self, model: &str, reason: String) -> Result<(), JobError> {
+        self.log(&format!("not published: {reason}"));
+        self.log_publication(model, format!("by job {}: {reason}", self.name), false);
+        self.record_note("PUBLICATION_REFUSED", reason).await
+    }
+
+    /// Has a publication, or its refusal, written down.
+    fn log_publication(&self, model: &str, detail: String, is_done: bool) {
+        let (thing, rights, project) = (model.to_owned(), self.rights.clone(), self.project.clone());
+        self.shared.log_effect(&JobEffect {
+            effect: AccessAction::PublishModel,
+            thing,
+            rights,
+            project,
+            detail,
+            is_done,
+        });
+    }
+
+    async fn record_start(
+        &mut self,
+        device: String,
+        adapter: &str,
+        driver: &str,
+        exact: bool,
+        choice: &str,
+    ) -> Result<(), JobError> {
+        self.shared.with_series(|series, families| series.begin_job(families, &self.name, &device, !exact));
+        self.log(&format!("device {device}: {adapter} ({driver}); {choice}"));
+        self.device.clone_from(&device);
+        self.shared.record_progress(&self.lease.job);
+        let now_ms = self.shared.clock.now_ms();
+        let reason = StateReason::default();
+        self.with_lease(move |records, lease| {
+            records.set_device(lease, &device, exact)?;
+            records.set_state(lease, JobState::Running, &reason, now_ms)
+        })
+        .await
+    }
+
+    fn record_usage(&mut self, now: protocol::WorkerUsage) {
+        // A worker's time begins when its process is asked for, and ends when it is gone.
+        let now = protocol::WorkerUsage { wall_seconds: self.began.elapsed().as_secs_f64(), ..now };
+        let before = std::mem::replace(&mut self.reported, now);
+        self.usage.wall_seconds = now.wall_seconds;
+        self.usage.gpu_seconds = now.gpu_seconds;
+        self.usage.peak_bytes = now.gpu_bytes_peak;
+        self.usage.samples = now.samples;
+        self.usage.data_seconds = now.data_seconds;
+        self.usage.all_reduce_seconds = now.all_reduce_seconds;
+        self.usage.checkpoint_seconds = now.checkpoint_seconds;
+        self.dirty = true;
+        let gpu_seconds = now.gpu_seconds - before.gpu_seconds;
+        let wall_seconds = now.wall_seconds - before.wall_seconds;
+        let samples = now.samples.saturating_sub(before.samples);
+        let age = self.shared.clock.now_ms().saturating_sub(self.checkpoint_ms) as f64 / 1000.0;
+        self.shared.with_series(|series, families| {
+            series.add_usage(families, &self.name, gpu_seconds, wall_seconds, now.gpu_bytes);
+            series.add_samples(families, &self.name, samples, samples as f64 / wall_seconds.max(1e-9));
+            series.set_checkpoint_age(families, &self.name, age);
+        });
+        let families = &self.shared.metrics.families;
+        let device = [self.device.as_str()];
+        families.gpu_busy_seconds.with_label_values(&device).inc_by(gpu_seconds.max(0.0));
+        let dispatches = now.dispatches.saturating_sub(before.dispatches);
+        families.gpu_dispatches.with_label_values(&device).inc_by(dispatches as f64);
+        let submissions = now.submissions.saturating_sub(before.submissions);
+        families.gpu_submissions.with_label_values(&device).inc_by(submissions as f64);
+    }
+
+    /// Records what is held back: points, steps and usage.
+    pub(crate) async fn flush(&mut self) -> Result<(), JobError> {
+        let points = std::mem::take(&mut self.points);
+        if points.is_empty() && !self.dirty {
+            return Ok(());
+        }
+        self.dirty = false;
+        let (step, target, usage) = (self.step, self.target, self.usage.clone());
+        let shared = Arc::clone(&self.shared);
+        let (refused, is_full) = self
+            .with_lease(move |records, lease| {
+                let room = shared.reserve_storage(points.len() as u64 * POINT_BYTES);
+                let refused = match &room {
+                    Err(error) if !points.is_empty() => Some(error.to_string()),
+                    Ok(()) if !points.is_empty() => record_points(records, lease, &points)?,
+                    Ok(()) | Err(_) => None,
+                };
+                records.record_progress(lease, step, target, &usage)?;
+                Ok((refused, matches!(room, Err(StoreError::QuotaExceeded { .. }))))
+            })
+            .await?;
+        if is_full && !self.is_storage_full {
+            self.log("warn: nothing more is kept of this job: the server's storage quota is used up");
+        }
+        self.is_storage_full = is_full;
+        if let Some(refused) = refused.filter(|_| !self.series_warning_logged) {
+            self.series_warning_logged = true;
+            self.log(&format!("warn: values are not kept: {refused}"));
+        }
+        Ok(())
+    }
+
+    /// Records that the attempt was told to stop, and why.
+    pub(crate) async fn record_stopping(&mut self, code: &str) -> Result<(), JobError> {
+        let now_ms = self.shared.clock.now_ms();
+        let reason = StateReason::new(code, "saving its state");
+        self.with_lease(move |records, lease| records.set_state(lease, JobState::Stopping, &reason, now_ms)).await
+    }
+
+    /// Records that the job's running time was granted once more.
+    pub(crate) async fn record_extension(&mut self, number: u32, of: u32) -> Result<(), JobError> {
+        let text = format!("the job's running time is used up; extended for the {number}. time of at most {of}");
+        self.record_note(EXTENDED_EVENT, text.clone()).await?;
+        self.log(&text);
+        Ok(())
+    }
+
+    /// Whether somebody asked the job to stop.
+    pub(crate) async fn stop_reason(&self) -> Result<Option<StateReason>, JobError> {
+        let id = self.lease.job.clone();
+        self.shared.with_records(move |records| records.get(&id).map(|job| job.stop)).await
+    }
+
+    /// What the attempts before this one leave to it.
+    pub(crate) async fn history(&mut self) -> Result<AttemptHistory, JobError> {
+        let id = self.lease.job.clone();
+        let read =
+            move |records: &dyn JobRecords| Ok((records.attempts(&id)?, records.count_events(&id, EXTENDED_EVENT)?));
+        let (attempts, extensions) = self.shared.with_records(read).await?;
+        let before = attempts.iter().filter(|attempt| attempt.number < self.lease.attempt);
+        self.previous_cause =
+            before.clone().next_back().map_or_else(String::new, |attempt| attempt.reason.code.clone());
+        let counts = |code: &str| RetryCause::from_code(code).is_some_and(RetryCause::counts_against_retries);
+        let interruptions = before.clone().filter(|attempt| counts(&attempt.reason.code)).count();
+        Ok(AttemptHistory {
+            wall_seconds: before.map(|attempt| attempt.usage.wall_seconds).sum(),
+            interruptions: u32::try_from(interruptions).unwrap_or(u32::MAX),
+            extensions: u32::try_from(extensions).unwrap_or(u32::MAX),
+        })
+    }
+
+    /// Ends the attempt and does with the job what was decided.
+    pub(crate) async fn finish(mut self, next: RetryDecision) -> Result<(), JobError> {
+        self.record_usage(self.reported);
+        self.flush().await?;
+        let (state, reason, again) = match next {
+            RetryDecision::Retry { reason, delay: after } => (JobState::Queued, reason, Some(after)),
+            RetryDecision::Finish(state, reason) => (state, reason, None),
+        };
+        self.count_attempt(state, &reason, again.is_some());
+        let line = match (again, reason.sentence.is_empty()) {
+            (Some(after), _) if !after.is_zero() => {
+                format!("attempt {} ended: {}; again in {} s", self.lease.attempt, reason.sentence, after.as_secs())
+            }
+            (Some(_), _) => format!("attempt {} ended: {}; queued again", self.lease.attempt, reason.sentence),
+            (None, true) => format!("job {} {state}", self.name),
+            (None, false) => format!("job {} {state}: {}", self.name, reason.sentence),
+        };
+        self.log(&line);
+        self.record_lost_lines().await;
+        let now_ms = self.shared.clock.now_ms();
+        if let Err(error) = self.log.finish(i64::try_from(now_ms).unwrap_or(i64::MAX)) {
+            tracing::error!(job = %self.name, %error, "the job's log may lack its end");
+        }
+        tracing::info!(job = %self.name, attempt = self.lease.attempt, %state, reason = %reason.code, "attempt ended");
+        let usage = self.usage.clone();
+        self.with_lease(move |records, lease| {
+            records.finish_attempt(lease, state, &reason, &usage, now_ms)?;
+            match again {
+                Some(after) => {
+                    let not_before = now_ms.saturating_add(u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
+                    records.requeue(lease, &reason, not_before, now_ms).map(drop)
+                }
+                None => records.finish_job(lease, state, &reason, now_ms).map(drop),
+            }
+        })
+        .await?;
+        if again.is_none() {
+            self.shared.remove_series_later(self.name.clone());
+        }
+        Ok(())
+    }
+
+    /// Says in the job's events what its log lacks and cannot say itself any more.
+    async fn record_lost_lines(&self) {
+        if self.lines_lost == 0 {
+            return;
+        }
+        let (lost, attempt, reason) = (self.lines_lost, self.lease.attempt, &self.lost_reason);
+        let text = format!("{lost} lines of attempt {attempt}'s log could not be written: {reason}");
+        // Where not even this can be recorded, the end of the attempt cannot either.
+        if let Err(error) = self.record_note("LOG_LINES_LOST", text).await {
+            tracing::error!(job = %self.name, %error, lost, "the job's log lacks lines");
+        }
+    }
+
+    fn count_attempt(&self, state: JobState, reason: &StateReason, again: bool) {
+        let families = &self.shared.metrics.families;
+        let job = [self.project.as_str(), &self.task];
+        let code = if reason.code.is_empty() { state.name() } else { &reason.code };
+        families.job_attempts.with_label_values(&[job[0], job[1], code]).inc();
+        if again && reason.code == PREEMPTED {
+            families.job_preemptions.with_label_values(&job).inc();
+        }
+        if !again {
+            families.jobs_finished.with_label_values(&[job[0], job[1], state.name()]).inc();
+        }
+    }
+
+    async fn record_note(&self, kind: &'static str, text: String) -> Result<(), JobError> {
+        let now_ms = self.shared.clock.now_ms();
+        self.with_lease(move |records, lease| records.record_event(&lease.job, kind, &text, now_ms)).await
+    }
+
+    async fn with_lease<T: Send + 'static>(
+        &self,
+        write: impl FnOnce(&dyn JobRecords, &JobLease) -> Result<T, saggar_store::error::RecordError> + Send + 'static,
+    ) -> Result<T, JobError> {
+        let lease = self.lease.clone();
+        self.shared.with_records(move |records| write(records, &lease)).await
+    }
+}
+
+impl Drop for AttemptRecorder {
+    /// However it ends, the attempt no longer runs here.
+    fn drop(&mut self) {
+        self.shared.last_progress().remove(&self.lease.job);
+    }
+}

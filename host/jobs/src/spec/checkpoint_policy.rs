@@ -1,0 +1,43 @@
+//! When checkpoints are made, and which of them stay.
+
+use saggar_store::checkpoint::{BestMetric, MetricMode};
+use serde::{Deserialize, Serialize};
+
+/// When a checkpoint is due.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CheckpointEvery {
+    /// A second after training began, and then so often that saving takes at most 1 % of the time, but at least every 30 s.
+    #[default]
+    Auto,
+    /// After so many milliseconds, at the next step boundary.
+    Milliseconds(u64),
+    /// After so many steps, at the next step boundary.
+    Steps(u64),
+}
+
+/// Reads `validation/main/loss`, `min:loss` or `max:accuracy`: the checkpoint that stays however old it is. A series whose
+/// name ends in `accuracy` is best at its largest value where nothing is said.
+pub fn parse_keep_best(text: &str) -> BestMetric {
+    let (mode, metric) = match text.split_once(':') {
+        Some(("min", metric)) => (MetricMode::Min, metric),
+        Some(("max", metric)) => (MetricMode::Max, metric),
+        _ if text.ends_with("accuracy") => (MetricMode::Max, text),
+        _ => (MetricMode::Min, text),
+    };
+    BestMetric { metric: metric.to_owned(), mode }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keep_best_takes_a_mode_or_infers_it_from_the_series_name() {
+        let best = |text: &str| (parse_keep_best(text).metric, parse_keep_best(text).mode);
+        assert_eq!(best("validation/main/loss"), ("validation/main/loss".to_owned(), MetricMode::Min));
+        assert_eq!(best("main/accuracy"), ("main/accuracy".to_owned(), MetricMode::Max));
+        assert_eq!(best("min:main/accuracy"), ("main/accuracy".to_owned(), MetricMode::Min));
+        assert_eq!(best("max:bleu"), ("bleu".to_owned(), MetricMode::Max));
+    }
+}

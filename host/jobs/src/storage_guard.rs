@@ -1,0 +1,65 @@
+//! Room for what an attempt writes, and for what is recorded of it, under the server's limit on stored bytes. Full, it
+//! refuses the write and not the training: the last good checkpoint stays.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use saggar_store::{StateDir, StorageQuota, StoreError};
+
+/// How long a count of what is stored holds: others write, and things are removed.
+const COUNT_AGE_MAX: Duration = Duration::from_secs(5);
+
+/// What may still be written.
+#[derive(Debug)]
+pub(crate) struct StorageGuard {
+    quota: Option<StorageQuota>,
+    home: StateDir,
+    models_dir: PathBuf,
+    last_count: Option<(Instant, u64)>,
+}
+
+impl StorageGuard {
+    pub(crate) fn new(limit_bytes: Option<u64>, home: StateDir, models_dir: PathBuf) -> StorageGuard {
+        StorageGuard {
+            quota: limit_bytes.map(|limit_bytes| StorageQuota { limit_bytes }),
+            home,
+            models_dir,
+            last_count: None,
+        }
+    }
+
+    /// Takes room for so many bytes, which are about to be written.
+    ///
+    /// # Errors
+    /// `QuotaExceeded`; `Io` where nobody can tell how much is stored.
+    pub(crate) fn reserve(&mut self, bytes: u64) -> Result<(), StoreError> {
+        let Some(quota) = self.quota else { return Ok(()) };
+        let used = match self.last_count {
+            Some((at, used)) if at.elapsed() < COUNT_AGE_MAX => used,
+            _ => self.home.stored_bytes(&self.models_dir)?,
+        };
+        let refused = quota.check(used, bytes);
+        // Refused, it is counted anew the next time: somebody may have made room.
+        self.last_count = refused.is_ok().then(|| (Instant::now(), used.saturating_add(bytes)));
+        refused
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_store_refuses_reservations_until_space_is_freed() {
+        let directory = tempfile::tempdir().unwrap();
+        let home = StateDir::open(directory.path()).unwrap();
+        home.write_output("j", "a.bin", &[0; 1000]).unwrap();
+        let mut room = StorageGuard::new(Some(1500), home.clone(), home.models());
+        room.reserve(400).unwrap();
+        let refused = room.reserve(400).unwrap_err();
+        assert!(matches!(refused, StoreError::QuotaExceeded { limit: 1500, wanted: 400, .. }), "{refused}");
+        home.remove_job("j").unwrap();
+        room.reserve(400).unwrap();
+        StorageGuard::new(None, home.clone(), home.models()).reserve(u64::MAX).unwrap();
+    }
+}

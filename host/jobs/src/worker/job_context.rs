@@ -1,0 +1,287 @@
+//! What the plugin's training may ask of its job, answered in the worker.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use saggar_plugin::{BatchShards, InitialState, JobContext, LogLevel, OpenedModel, PluginError};
+use saggar_store::limits::CHECKPOINT_METRICS_MAX;
+use saggar_store::{
+    Checkpoint, CheckpointError, CheckpointStore, Clock, ModelError, ModelPublication, ModelRegistry, ProjectsError,
+    Retention, SavedVariable, StateDir, SystemClock, digest_of_variables,
+};
+
+use super::channel::{EventChannel, WorkerControl};
+use super::checkpoint_timer::CheckpointTimer;
+use super::initial_state;
+use super::log_placeholders::LogPlaceholders;
+use super::metering::UsageCounters;
+use super::nan_guard::NanGuard;
+use super::ranks;
+use super::rights::JobRights;
+use crate::protocol::{AttemptConfig, WorkerEvent};
+use crate::spec::{NonFinite, Precision};
+use crate::storage_guard::StorageGuard;
+
+/// What a context is made of.
+pub(super) struct JobContextParts {
+    pub(super) start: AttemptConfig,
+    pub(super) channel: EventChannel,
+    pub(super) control: Arc<WorkerControl>,
+    pub(super) runtime: tokio::runtime::Handle,
+    pub(super) checkpoints: CheckpointStore,
+    pub(super) room: StorageGuard,
+    pub(super) models: ModelRegistry,
+    pub(super) rights: JobRights,
+    pub(super) home: StateDir,
+    pub(super) plugin_wasm: Bytes,
+    pub(super) plugin_digest: String,
+    pub(super) device: String,
+    /// The secrets that the job was granted, by name.
+    pub(super) secrets: BTreeMap<String, String>,
+}
+
+/// The job as its plugin sees it.
+pub(super) struct WorkerJobContext {
+    parts: JobContextParts,
+    usage_counters: Arc<UsageCounters>,
+    log_placeholders: LogPlaceholders,
+    timer: CheckpointTimer,
+    /// The step of the newest checkpoint.
+    last_checkpoint_step: u64,
+    /// The latest value of each series.
+    metrics: BTreeMap<String, f64>,
+    nan_guard: NanGuard,
+}
+
+impl WorkerJobContext {
+    pub(super) fn new(parts: JobContextParts) -> WorkerJobContext {
+        let (spending, words, metrics) = (Arc::default(), LogPlaceholders::new(), BTreeMap::new());
+        let finite = NanGuard::new(parts.start.spec.non_finite).with_precision(parts.start.spec.precision);
+        let timer = CheckpointTimer::new(parts.start.spec.checkpoint_every);
+        WorkerJobContext {
+            parts,
+            usage_counters: spending,
+            log_placeholders: words,
+            timer,
+            last_checkpoint_step: 0,
+            metrics,
+            nan_guard: finite,
+        }
+    }
+
+    /// Asks whether the job may publish a model; where it may not, its supervisor is told.
+    fn check_may_publish(&self, model: &str) -> Result<(), PluginError> {
+        let refused = match self.parts.rights.claim_model(model) {
+            Ok(()) => return Ok(()),
+            Err(ProjectsError::Refused(refused)) => refused,
+            Err(error) => return Err(PluginError::job(format!("model `{model}`: {error}"))),
+        };
+        let reason = format!("{refused}; {}", refused.hint());
+        self.parts.channel.send(&WorkerEvent::PublicationRefused { model: model.to_owned(), reason: reason.clone() });
+        Err(PluginError::job(reason))
+    }
+
+    /// What it counts, for the usage report.
+    pub(super) fn usage_counters(&self) -> Arc<UsageCounters> {
+        Arc::clone(&self.usage_counters)
+    }
+}
+
+impl JobContext for WorkerJobContext {
+    fn parameters(&self) -> String {
+        serde_json::Value::Object(self.parts.start.spec.parameters.clone()).to_string()
+    }
+
+    fn seed(&self) -> u64 {
+        self.parts.start.spec.seed
+    }
+
+    fn attempt(&self) -> u32 {
+        self.parts.start.attempt
+    }
+
+    fn shards(&self) -> BatchShards {
+        BatchShards::for_rank(ranks::shard_count(&self.parts.start), 0, 1)
+    }
+
+    fn skips_nonfinite(&self) -> bool {
+        self.parts.start.spec.non_finite == NonFinite::Skip
+    }
+
+    fn is_mixed_precision(&self) -> bool {
+        self.parts.start.spec.precision == Precision::Mixed
+    }
+
+    fn log(&mut self, level: LogLevel, line: &str) {
+        let samples = self.usage_counters.samples();
+        let line = self.log_placeholders.fill(line, samples, self.last_checkpoint_step).into_owned();
+        self.parts.channel.send(&WorkerEvent::Log { level: level.name().to_owned(), line });
+    }
+
+    fn metric(&mut self, step: u64, name: &str, value: f64) {
+        // What a checkpoint does not take need not be kept.
+        if self.metrics.len() < CHECKPOINT_METRICS_MAX || self.metrics.contains_key(name) {
+            self.metrics.insert(name.to_owned(), value);
+        }
+        if let Some(line) = self.nan_guard.check_metric(step, name, value) {
+            self.parts.channel.send(&WorkerEvent::Log { level: "warn".to_owned(), line });
+        }
+        let value = value.is_finite().then_some(value);
+        self.parts.channel.send(&WorkerEvent::Metric { step, name: name.to_owned(), value });
+    }
+
+    fn progress(&mut self, step: u64, of: u64) {
+        self.parts.channel.send(&WorkerEvent::Progress { step, of });
+    }
+
+    fn items_drawn(&mut self, items: u64, time: Duration) {
+        self.usage_counters.add_samples(items, time);
+    }
+
+    fn secret(&self, name: &str) -> Result<String, PluginError> {
+        let granted = self.parts.start.spec.secrets.iter().any(|granted| granted == name);
+        let value = self.parts.secrets.get(name).filter(|_| granted);
+        value.cloned().ok_or_else(|| PluginError::job(format!("secret `{name}` was not granted to this job")))
+    }
+
+    fn initial_state(&mut self) -> Result<InitialState, PluginError> {
+        let found = initial_state::find_initial_state(&self.parts)?;
+        for skipped in found.skipped {
+            let reason = format!("{}: {}", skipped.file, skipped.reason);
+            self.parts.channel.send(&WorkerEvent::CheckpointFailed { op: "load".to_owned(), reason });
+        }
+        if let Some(line) = found.note {
+            self.parts.channel.send(&WorkerEvent::Log { level: "info".to_owned(), line });
+        }
+        if let InitialState::Checkpoint(checkpoint) = &found.beginning {
+            self.timer.resume_at(checkpoint.step);
+            self.last_checkpoint_step = checkpoint.step;
+            self.metrics.clone_from(&checkpoint.metrics);
+            self.parts.channel.send(&WorkerEvent::Resumed { step: checkpoint.step });
+        }
+        Ok(found.beginning)
+    }
+
+    fn checkpoint_due(&mut self, step: u64) -> bool {
+        let asked = self.parts.control.checkpoint.load(Ordering::Acquire);
+        // Saving is what tells the plugin that it must end.
+        self.timer.is_due(Instant::now(), step, asked || self.nan_guard.has_failed())
+    }
+
+    fn save(&mut self, mut checkpoint: Checkpoint) -> Result<(), PluginError> {
+        self.nan_guard.check_variables(Some(checkpoint.step), &checkpoint.variables)?;
+        let began = Instant::now();
+        let AttemptConfig { job, epoch, .. } = &self.parts.start;
+        checkpoint.plugin_digest.clone_from(&self.parts.plugin_digest);
+        checkpoint.device.clone_from(&self.parts.device);
+        env!("CARGO_PKG_VERSION").clone_into(&mut checkpoint.build);
+        checkpoint.metrics.clone_from(&self.metrics);
+        let step = checkpoint.step;
+        let bytes: usize = checkpoint.variables.iter().map(|variable| variable.bytes.len()).sum();
+        let save = self.parts.checkpoints.save(job, *epoch, &checkpoint);
+        let saved = match self.parts.room.reserve(bytes as u64) {
+            Ok(()) => self.parts.runtime.block_on(save),
+            Err(full) => Err(full.into()),
+        };
+        self.usage_counters.add_checkpoint(began.elapsed());
+        self.parts.control.checkpoint.store(false, Ordering::Release);
+        let info = match saved {
+            Ok(info) => info,
+            Err(error) => {
+                // The one before is intact; it is tried again when the next one is due.
+                self.timer.record_failed(Instant::now(), step);
+                let reason = error.to_string();
+                self.parts
+                    .channel
+                    .send(&WorkerEvent::CheckpointFailed { op: "save".to_owned(), reason: reason.clone() });
+                if matches!(error, CheckpointError::Fenced { .. }) {
+                    return Err(PluginError::job(reason));
+                }
+                return Ok(());
+            }
+        };
+        self.last_checkpoint_step = step;
+        let seconds = began.elapsed().as_secs_f64();
+        let digest = digest_of_variables(&checkpoint.variables).hex();
+        self.parts.channel.send(&WorkerEvent::Checkpoint { step, bytes: info.bytes, seconds, digest });
+        let spec = &self.parts.start.spec;
+        let retention =
+            Retention { keep_last: spec.checkpoint_keep_last as usize, keep_best: spec.checkpoint_keep_best.clone() };
+        if let Err(error) = self.parts.runtime.block_on(self.parts.checkpoints.prune(job, &retention)) {
+            self.parts
+                .channel
+                .send(&WorkerEvent::Log { level: "warn".to_owned(), line: format!("old checkpoints stay: {error}") });
+        }
+        self.timer.record_saved(began, Instant::now(), step);
+        Ok(())
+    }
+
+    fn stop_requested(&self) -> bool {
+        self.parts.control.stop.load(Ordering::Acquire)
+    }
+
+    fn phase(&mut self, name: &str) {
+        self.parts.channel.send(&WorkerEvent::Phase { name: name.to_owned() });
+    }
+
+    fn publish(&mut self, model: &str, variables: Vec<SavedVariable>, config: &str) -> Result<u64, PluginError> {
+        self.nan_guard.check_variables(None, &variables)?;
+        let bytes: usize = variables.iter().map(|variable| variable.bytes.len()).sum();
+        let room = self.parts.room.reserve((bytes + self.parts.plugin_wasm.len() + config.len()) as u64);
+        room.map_err(|error| PluginError::job(format!("model `{model}`: {error}")))?;
+        self.check_may_publish(model)?;
+        let publication = ModelPublication {
+            model,
+            plugin: &self.parts.plugin_wasm,
+            variables: &variables,
+            config,
+            source_job: &self.parts.start.name,
+            created_ms: SystemClock.now_ms(),
+            metrics: self.metrics.clone(),
+        };
+        let published = self.parts.models.publish(&publication).map_err(|error| {
+            self.parts.rights.release_model(model);
+            PluginError::job(error.to_string())
+        })?;
+        let version = published.version;
+        self.parts.channel.send(&WorkerEvent::Published { model: model.to_owned(), version });
+        Ok(version)
+    }
+
+    fn open_model(&mut self, model: &str, version: Option<u64>) -> Result<OpenedModel, PluginError> {
+        self.parts.rights.check_read_weights(model)?;
+        open_model(&self.parts.models, model, version)
+    }
+
+    fn write_output(&mut self, path: &str, data: &[u8]) -> Result<(), PluginError> {
+        let room = self.parts.room.reserve(data.len() as u64);
+        let written = room.and_then(|()| self.parts.home.write_output(&self.parts.start.job, path, data));
+        written.map_err(|error| PluginError::job(format!("output `{path}`: {error}")))?;
+        let line = format!("wrote output/{path} ({} bytes)", data.len());
+        self.parts.channel.send(&WorkerEvent::Log { level: "info".to_owned(), line });
+        Ok(())
+    }
+}
+
+/// A published version of a model: the newest whole one, or the one that is named.
+///
+/// # Errors
+/// `Job` where it is not published or cannot be read.
+pub(crate) fn open_model(
+    models: &ModelRegistry,
+    model: &str,
+    version: Option<u64>,
+) -> Result<OpenedModel, PluginError> {
+    let refuse = |reason: &dyn std::fmt::Display| PluginError::job(format!("model `{model}`: {reason}"));
+    let (files, variables) = models.open(model, version).map_err(|error| match (error, version) {
+        (ModelError::NotFound { .. }, Some(version)) => refuse(&format!("version {version} is not published")),
+        (ModelError::NotFound { .. }, None) => refuse(&"no version is published"),
+        (error, _) => refuse(&error),
+    })?;
+    let version = files.dir.file_name().and_then(|name| name.to_str()?.parse().ok());
+    let version = version.ok_or_else(|| refuse(&"its directory is not called by a number"))?;
+    Ok(OpenedModel { version, variables, config: files.manifest.config })
+}

@@ -1,0 +1,205 @@
+//! The child's side: one request is read from standard input, done within limits, and answered on standard output.
+
+use std::fmt::Display;
+use std::io::{BufWriter, Write as _};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use saggar_device::Meter;
+use saggar_store::checkpoint::{SavedVariable, VariableKind};
+use saggar_tensor::Descriptor;
+use serde::{Deserialize, Serialize};
+use wasmtime::Engine;
+
+use super::frame::{AnswerStatus, read_request, write_answer};
+use super::graph;
+use super::refusal::ChildRefusal;
+use super::resource_limits::{exit_when_stdin_closes, limit_memory, limit_processor};
+use crate::engine::{PluginEngine, PluginEngineConfig, new_engine};
+use crate::error::PluginError;
+use crate::import::import;
+use crate::model::ModelLimits;
+
+/// The hidden subcommand that a child of the program is started with; then comes one of [`KINDS`].
+pub const SUBCOMMAND: &str = "compile-child";
+/// The option with the bytes that it may allocate.
+pub const MEMORY_FLAG: &str = "--memory-bytes";
+/// The option with the seconds that its threads may compute together.
+pub const CPU_FLAG: &str = "--cpu-seconds";
+/// The option with the directory of compiled components.
+pub const CACHE_FLAG: &str = "--cache";
+/// What a child can be asked for.
+pub const KINDS: [&str; 3] = [COMPONENT, IMPORT, GRAPH];
+
+pub(super) const COMPONENT: &str = "component";
+pub(super) const IMPORT: &str = "import";
+pub(super) const GRAPH: &str = "graph";
+
+/// Instances that an import makes, and that an engine which only compiles would.
+const INSTANCES_MAX: u32 = 1;
+/// Threads of the device that an import writes weights to.
+const DEVICE_THREADS: usize = 1;
+
+/// What a compile child is started with.
+#[derive(Clone, Debug)]
+pub struct ChildOptions {
+    /// One of [`KINDS`].
+    pub kind: String,
+    /// Bytes that it may allocate besides what it starts with.
+    pub memory_bytes: u64,
+    /// Seconds that its threads may compute together.
+    pub cpu_seconds: u64,
+    /// Where compiled components are kept.
+    pub cache_dir: Option<PathBuf>,
+}
+
+/// Compiles what standard input asks for and answers on standard output. Returns the process's exit code. Only a compile
+/// child calls this, and nothing else: it limits the whole process and ends it when standard input ends.
+pub fn run_child(options: &ChildOptions) -> i32 {
+    limit_processor(options.cpu_seconds);
+    let done = ChildTask::new(options).map_err(ChildTaskError::from).and_then(|worker| {
+        limit_memory(options.memory_bytes);
+        let parts = read_request(&mut std::io::stdin().lock()).map_err(ChildTaskError::from_io)?;
+        exit_when_stdin_closes();
+        worker.run(parts)
+    });
+    let mut output = BufWriter::new(std::io::stdout().lock());
+    let written = match done {
+        Ok(parts) => {
+            let parts: Vec<&[u8]> = parts.iter().map(AsRef::as_ref).collect();
+            write_answer(&mut output, AnswerStatus::Done, &parts)
+        }
+        Err(ChildTaskError::OutOfMemory) => write_answer(&mut output, AnswerStatus::OutOfMemory, &[]),
+        Err(ChildTaskError::Refused(refusal)) => {
+            let refusal = serde_json::to_vec(&refusal).expect("a refusal is plain data");
+            write_answer(&mut output, AnswerStatus::Refused, &[&refusal])
+        }
+    };
+    // The parent kills a child that has answered; until then its standard input is open.
+    match written.and_then(|()| output.flush()) {
+        Ok(()) => 0,
+        Err(_) => 1,
+    }
+}
+
+/// Pieces of an answer.
+type AnswerChunks = Vec<bytes::Bytes>;
+
+/// Why there is no answer.
+pub(super) enum ChildTaskError {
+    Refused(ChildRefusal),
+    OutOfMemory,
+}
+
+impl ChildTaskError {
+    fn from_io(error: std::io::Error) -> ChildTaskError {
+        match error.kind() {
+            std::io::ErrorKind::OutOfMemory => ChildTaskError::OutOfMemory,
+            _ => ChildTaskError::Refused(ChildRefusal::other(error)),
+        }
+    }
+
+    /// What the compiler says of a component that it does not take, unless it lacked memory.
+    fn from_compiler(error: &wasmtime::Error) -> ChildTaskError {
+        let lacks_memory = |cause: &dyn Display| {
+            let cause = cause.to_string();
+            cause.contains("Cannot allocate memory") || cause.contains("out of memory")
+        };
+        if error.chain().any(|cause| lacks_memory(&cause)) {
+            return ChildTaskError::OutOfMemory;
+        }
+        ChildTaskError::Refused(ChildRefusal::Malformed { reason: error.root_cause().to_string() })
+    }
+}
+
+impl From<PluginError> for ChildTaskError {
+    fn from(error: PluginError) -> ChildTaskError {
+        ChildTaskError::Refused(error.into())
+    }
+}
+
+/// What is set up before memory is limited.
+enum ChildTask {
+    Component(Engine),
+    Import(PluginEngine),
+    Graph,
+}
+
+impl ChildTask {
+    fn new(options: &ChildOptions) -> Result<ChildTask, PluginError> {
+        match options.kind.as_str() {
+            COMPONENT => Ok(ChildTask::Component(new_engine(INSTANCES_MAX)?)),
+            IMPORT => {
+                let cache_dir = options.cache_dir.clone();
+                let config =
+                    PluginEngineConfig { cache_dir, instances_max: INSTANCES_MAX, ..PluginEngineConfig::default() };
+                Ok(ChildTask::Import(PluginEngine::new(config)?))
+            }
+            GRAPH => Ok(ChildTask::Graph),
+            other => Err(PluginError::engine(format!("a compile child cannot make a {other}"))),
+        }
+    }
+
+    fn run(self, parts: Vec<Vec<u8>>) -> Result<AnswerChunks, ChildTaskError> {
+        match self {
+            ChildTask::Component(engine) => {
+                let [wasm] = expect_parts(parts)?;
+                let code = engine.precompile_component(&wasm).map_err(|error| ChildTaskError::from_compiler(&error))?;
+                Ok(vec![code.into()])
+            }
+            ChildTask::Import(host) => import_file(&host, expect_parts(parts)?),
+            ChildTask::Graph => graph::compile_request(parts),
+        }
+    }
+}
+
+fn expect_parts<const N: usize>(parts: Vec<Vec<u8>>) -> Result<[Vec<u8>; N], ChildTaskError> {
+    parts
+        .try_into()
+        .map_err(|_| ChildTaskError::Refused(ChildRefusal::other("the request has other parts than expected")))
+}
+
+/// How a model file is read: the first part of a request; the component and the file follow.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct ImportRequestHeader {
+    pub(super) options: String,
+    pub(super) time: Duration,
+}
+
+/// What an import made: the first part of an answer, after its length; the variables' elements follow in order.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct ImportAnswerHeader {
+    pub(super) config: String,
+    pub(super) variables: Vec<VariableHeader>,
+}
+
+/// A variable without its elements.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct VariableHeader {
+    pub(super) name: String,
+    pub(super) kind: VariableKind,
+    pub(super) descriptor: Descriptor,
+    pub(super) bytes: u64,
+}
+
+fn import_file(host: &PluginEngine, [header, component, file]: [Vec<u8>; 3]) -> Result<AnswerChunks, ChildTaskError> {
+    let other = |error: serde_json::Error| ChildTaskError::Refused(ChildRefusal::other(error));
+    let ImportRequestHeader { options, time } = serde_json::from_slice(&header).map_err(other)?;
+    let plugin = host.compile(&component)?;
+    // Weights are only written and read again, which this device does without drivers.
+    let device = saggar_device::cpu::open(Some(DEVICE_THREADS)).map_err(PluginError::from)?;
+    let limits = ModelLimits { load_time: time, ..ModelLimits::default() };
+    let made = import(host, &plugin, &file, &options, device, Meter::unlimited(), limits)?;
+    let describe = |it: &SavedVariable| VariableHeader {
+        name: it.name.clone(),
+        kind: it.kind,
+        descriptor: it.descriptor.clone(),
+        bytes: it.bytes.len() as u64,
+    };
+    let header = ImportAnswerHeader { config: made.config, variables: made.variables.iter().map(describe).collect() };
+    let header = serde_json::to_vec(&header).map_err(other)?;
+    let length = (header.len() as u64).to_le_bytes().to_vec();
+    let mut pieces = vec![length.into(), header.into()];
+    pieces.extend(made.variables.into_iter().map(|variable| variable.bytes));
+    Ok(pieces)
+}

@@ -1,0 +1,315 @@
+//! The parent's side: a child is started, given its request, waited for and killed at its deadline.
+
+use std::ffi::OsString;
+use std::io::{BufReader, BufWriter, Read};
+use std::path::Path;
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::child_main::{CPU_FLAG, MEMORY_FLAG, SUBCOMMAND};
+use super::frame::{AnswerPayload, AnswerStatus, ReadAnswerError, read_answer, write_request};
+use crate::limits::COMPILE_THREADS_MAX;
+
+/// How often a running child's caller checks whether the request was cancelled.
+const CANCEL_POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// How long a child that closed its pipe may take to end.
+const EXIT_GRACE: Duration = Duration::from_secs(2);
+/// What is kept of a crashed child's standard error.
+const CHILD_STDERR_BYTES_MAX: u64 = 4 << 10;
+
+/// One child: what it runs, and within which limits.
+pub(super) struct ChildRequest<'a> {
+    /// What it does, as the hidden subcommand's argument.
+    pub(super) kind: &'static str,
+    /// More arguments.
+    pub(super) arguments: Vec<OsString>,
+    /// What it reads.
+    pub(super) parts: &'a [&'a [u8]],
+    /// What it may allocate.
+    pub(super) memory_bytes: u64,
+    /// What it may answer.
+    pub(super) answer_bytes_max: u64,
+    /// When it is killed.
+    pub(super) deadline: Instant,
+    /// Whether nobody needs its answer any more.
+    pub(super) is_cancelled: &'a dyn Fn() -> bool,
+}
+
+/// Why a child gave no result.
+#[derive(Debug)]
+pub(super) enum ChildError {
+    /// It cannot be started.
+    Launch { reason: String },
+    /// It refused the request: this is its reason, as it is written in [`super::child_main`].
+    Refused(AnswerPayload),
+    /// It was killed at its deadline.
+    Deadline,
+    /// It needed more memory than it may have.
+    OutOfMemory,
+    /// Its result is larger than it may be.
+    AnswerTooLarge { bytes: u64 },
+    /// Nobody needs it any more.
+    Cancelled,
+    /// It ended without an answer.
+    Crashed { reason: String },
+}
+
+/// A child that is killed and reaped when it is dropped.
+struct RunningChild(Child);
+
+impl Drop for RunningChild {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl RunningChild {
+    /// How it ended, if it does within `grace`.
+    fn wait_for_exit(&mut self, grace: Duration) -> Option<ExitStatus> {
+        let began = Instant::now();
+        loop {
+            match self.0.try_wait() {
+                Ok(Some(status)) => return Some(status),
+                Ok(None) if began.elapsed() < grace => thread::sleep(Duration::from_millis(1)),
+                Ok(None) | Err(_) => return None,
+            }
+        }
+    }
+}
+
+/// Runs one child of `write_fake_compiler` to its answer. Blocks, until the deadline at most.
+///
+/// # Errors
+/// [`ChildError`].
+pub(super) fn run(program: &Path, request: &ChildRequest<'_>) -> Result<AnswerPayload, ChildError> {
+    let launch = |error: std::io::Error| ChildError::Launch { reason: error.to_string() };
+    let mut child = RunningChild(child_command(program, request).spawn().map_err(launch)?);
+    let (stdin, stdout) = (child.0.stdin.take(), child.0.stdout.take());
+    let (Some(stdin), Some(stdout)) = (stdin, stdout) else {
+        return Err(ChildError::Launch { reason: "it has no pipes".to_owned() });
+    };
+    let (parts, answer_bytes_max) = (request.parts, request.answer_bytes_max);
+    let (answered, answer) = mpsc::channel();
+    thread::scope(|scope| {
+        let write = move || {
+            let mut stdin = BufWriter::new(stdin);
+            // A child that refuses before it has read everything closes the pipe.
+            let _ = write_request(&mut stdin, parts);
+            // Held open until the child has ended: its end tells the child that the parent is gone.
+            stdin.into_inner().ok()
+        };
+        let writer = thread::Builder::new().name("compile-in".to_owned()).spawn_scoped(scope, write).map_err(launch)?;
+        let read = move || {
+            let _ = answered.send(read_answer(&mut BufReader::new(stdout), answer_bytes_max));
+        };
+        thread::Builder::new().name("compile-out".to_owned()).spawn_scoped(scope, read).map_err(launch)?;
+        let ended = wait_for_answer(&answer, request);
+        let result = match ended {
+            Ok(Ok((status, payload))) => match status {
+                AnswerStatus::Done => Ok(payload),
+                AnswerStatus::Refused => Err(ChildError::Refused(payload)),
+                AnswerStatus::OutOfMemory => Err(ChildError::OutOfMemory),
+            },
+            Ok(Err(ReadAnswerError::TooLarge { bytes })) => Err(ChildError::AnswerTooLarge { bytes }),
+            Ok(Err(ReadAnswerError::Broken)) => Err(crash_error(&mut child)),
+            Err(error) => Err(error),
+        };
+        // Ends both threads, which are joined after this.
+        drop(child);
+        drop(writer);
+        result
+    })
+}
+
+/// Waits for the answer, until the deadline or until nobody needs it.
+fn wait_for_answer<T>(answer: &mpsc::Receiver<T>, request: &ChildRequest<'_>) -> Result<T, ChildError> {
+    loop {
+        let left = request.deadline.saturating_duration_since(Instant::now());
+        match answer.recv_timeout(left.min(CANCEL_POLL_INTERVAL)) {
+            Ok(answer) => return Ok(answer),
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(ChildError::Crashed { reason: "its pipe was not read".to_owned() });
+            }
+            Err(RecvTimeoutError::Timeout) if left.is_zero() => return Err(ChildError::Deadline),
+            Err(RecvTimeoutError::Timeout) if (request.is_cancelled)() => return Err(ChildError::Cancelled),
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+    }
+}
+
+/// The command, without anything of this process's environment: keys and passwords may be in it.
+fn child_command(program: &Path, request: &ChildRequest<'_>) -> Command {
+    let mut command = Command::new(program);
+    let threads = thread::available_parallelism().map_or(1, usize::from).min(COMPILE_THREADS_MAX);
+    let left = request.deadline.saturating_duration_since(Instant::now());
+    // Each thread may compute all the time; the parent's clock is the one that counts.
+    let cpu_seconds = left.as_secs().saturating_add(1).saturating_mul(threads as u64);
+    command.arg(SUBCOMMAND).arg(request.kind);
+    command.arg(MEMORY_FLAG).arg(request.memory_bytes.to_string());
+    command.arg(CPU_FLAG).arg(cpu_seconds.to_string());
+    command.args(&request.arguments);
+    command.env_clear().env("RAYON_NUM_THREADS", threads.to_string());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    #[cfg(unix)]
+    {
+        // A Ctrl-C at the server's terminal is the server's to handle.
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+    }
+    command
+}
+
+/// Why a child ended without an answer.
+fn crash_error(child: &mut RunningChild) -> ChildError {
+    let Some(status) = child.wait_for_exit(EXIT_GRACE) else {
+        return ChildError::Crashed { reason: "it closed its pipe and went on".to_owned() };
+    };
+    let said = child.0.stderr.take().map(read_stderr).unwrap_or_default();
+    if said.contains("memory allocation of") || said.contains("Cannot allocate memory") || was_killed(status) {
+        return ChildError::OutOfMemory;
+    }
+    if exceeded_cpu_limit(status) {
+        return ChildError::Deadline;
+    }
+    // A panic ends with a note on how to see more of it.
+    let last = said.lines().rfind(|line| !line.starts_with("note: ")).unwrap_or_default();
+    ChildError::Crashed { reason: format!("{status} {last}").trim().to_owned() }
+}
+
+/// What an ended child wrote to its standard error, as far as the pipe held it.
+fn read_stderr(stderr: ChildStderr) -> String {
+    let mut bytes = Vec::new();
+    let _ = stderr.take(CHILD_STDERR_BYTES_MAX).read_to_end(&mut bytes);
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Whether the system killed it, which it does where memory is short.
+#[cfg(unix)]
+fn was_killed(status: ExitStatus) -> bool {
+    std::os::unix::process::ExitStatusExt::signal(&status) == Some(rustix::process::Signal::KILL.as_raw())
+}
+
+/// Whether it passed its limit of processor time.
+#[cfg(unix)]
+fn exceeded_cpu_limit(status: ExitStatus) -> bool {
+    std::os::unix::process::ExitStatusExt::signal(&status) == Some(rustix::process::Signal::XCPU.as_raw())
+}
+
+#[cfg(not(unix))]
+fn was_killed(_: ExitStatus) -> bool {
+    false
+}
+
+#[cfg(not(unix))]
+fn exceeded_cpu_limit(_: ExitStatus) -> bool {
+    false
+}
+
+#[cfg(test)]
+#[cfg(unix)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::PathBuf;
+
+    use super::*;
+
+    /// A program that does this instead of compiling.
+    fn write_fake_compiler(dir: &Path, script: &str) -> PathBuf {
+        let path = dir.join("program");
+        std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700)).unwrap();
+        path
+    }
+
+    fn run_fake_compiler(
+        script: &str,
+        time: Duration,
+        is_cancelled: &dyn Fn() -> bool,
+    ) -> Result<AnswerPayload, ChildError> {
+        let dir = tempfile::tempdir().unwrap();
+        let program = write_fake_compiler(dir.path(), script);
+        let request = ChildRequest {
+            kind: "component",
+            arguments: Vec::new(),
+            parts: &[b"request"],
+            memory_bytes: 1 << 30,
+            answer_bytes_max: 100,
+            deadline: Instant::now() + time,
+            is_cancelled,
+        };
+        loop {
+            match run(&program, &request) {
+                // Another test's process was started while the script was being written, and holds it open until it runs.
+                Err(ChildError::Launch { reason }) if reason.contains("busy") => thread::yield_now(),
+                ended => return ended,
+            }
+        }
+    }
+
+    const LONG: Duration = Duration::from_secs(600);
+
+    #[test]
+    fn a_child_past_its_deadline_is_killed() {
+        // It waits for a process of its own: the shell itself is what the parent kills.
+        let began = Instant::now();
+        let ended = run_fake_compiler("exec sleep 600", Duration::from_millis(200), &|| false);
+        assert!(matches!(ended, Err(ChildError::Deadline)), "{ended:?}");
+        assert!(began.elapsed() < Duration::from_secs(60));
+    }
+
+    #[test]
+    fn a_cancelled_child_is_killed() {
+        let ended = run_fake_compiler("exec sleep 600", LONG, &|| true);
+        assert!(matches!(ended, Err(ChildError::Cancelled)), "{ended:?}");
+    }
+
+    #[test]
+    fn a_child_that_exits_without_an_answer_is_reported_as_crashed() {
+        let ended = run_fake_compiler("echo the reason >&2; exit 3", LONG, &|| false);
+        let Err(ChildError::Crashed { reason }) = ended else { panic!("{ended:?}") };
+        assert!(reason.contains('3') && reason.contains("the reason"), "{reason}");
+    }
+
+    #[test]
+    fn a_child_with_an_invalid_answer_is_rejected() {
+        let ended =
+            run_fake_compiler("echo SAGGARCC and then something else that is long enough for a header", LONG, &|| {
+                false
+            });
+        assert!(matches!(ended, Err(ChildError::Crashed { .. })), "{ended:?}");
+    }
+
+    #[test]
+    fn an_out_of_memory_child_is_distinguished_from_a_crashed_one() {
+        let ended = run_fake_compiler("echo memory allocation of 8 bytes failed >&2; exit 134", LONG, &|| false);
+        assert!(matches!(ended, Err(ChildError::OutOfMemory)), "{ended:?}");
+        let ended = run_fake_compiler("kill -9 $$", LONG, &|| false);
+        assert!(matches!(ended, Err(ChildError::OutOfMemory)), "{ended:?}");
+    }
+
+    #[test]
+    fn a_missing_compiler_program_is_reported() {
+        let request = ChildRequest {
+            kind: "component",
+            arguments: Vec::new(),
+            parts: &[],
+            memory_bytes: 0,
+            answer_bytes_max: 0,
+            deadline: Instant::now() + LONG,
+            is_cancelled: &|| false,
+        };
+        let ended = run(Path::new("/nonexistent/saggar"), &request);
+        assert!(matches!(ended, Err(ChildError::Launch { .. })), "{ended:?}");
+    }
+
+    #[test]
+    fn compile_children_inherit_no_environment_variables() {
+        // A shell sets a few of its own.
+        let ended = run_fake_compiler("env | grep -v '^\\(PWD\\|SHLVL\\|_\\|OLDPWD\\)=' >&2; exit 1", LONG, &|| false);
+        let Err(ChildError::Crashed { reason }) = ended else { panic!("{ended:?}") };
+        assert!(reason.contains("RAYON_NUM_THREADS="), "{reason}");
+        assert!(!reason.contains("CARGO") && !reason.contains("HOME"), "{reason}");
+    }
+}

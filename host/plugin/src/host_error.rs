@@ -1,0 +1,162 @@
+//! How a host function fails: with an error that the plugin gets, or by trapping it.
+
+use saggar_compile::CompileError;
+use saggar_device::DeviceError;
+use saggar_store::DatasetError;
+use saggar_tensor::{GraphError, MicroBatchError};
+use wasmtime::component::ResourceTableError;
+
+use crate::bindings::tensors::{Error, ErrorCode};
+use crate::error::PluginError;
+
+/// Why a host function did not answer as asked.
+#[derive(Debug)]
+#[expect(unreachable_pub, reason = "the generated bindings re-export it")]
+pub enum HostError {
+    /// The plugin is told.
+    Answer(Error),
+    /// The device failed: the plugin is told, and the host remembers.
+    Device(DeviceError),
+    /// The job around a training failed: the plugin is told, and the host remembers.
+    Job(PluginError),
+    /// One handle too many: the plugin is told, and the host remembers.
+    HandlesFull,
+    /// Something that no plugin can cause in a host without faults.
+    Trap(wasmtime::Error),
+}
+
+impl HostError {
+    pub(crate) fn new(code: ErrorCode, message: impl Into<String>) -> HostError {
+        HostError::Answer(Error { code, message: message.into(), place: None })
+    }
+
+    pub(crate) fn invalid(message: impl Into<String>) -> HostError {
+        HostError::new(ErrorCode::InvalidArgument, message)
+    }
+
+    /// An invalid argument with the name of the file, field, variable or port it is about.
+    pub(crate) fn invalid_at(place: impl Into<String>, message: impl Into<String>) -> HostError {
+        HostError::Answer(Error {
+            code: ErrorCode::InvalidArgument,
+            message: message.into(),
+            place: Some(place.into()),
+        })
+    }
+
+    pub(crate) fn not_found(place: impl Into<String>, message: impl Into<String>) -> HostError {
+        HostError::Answer(Error { code: ErrorCode::NotFound, message: message.into(), place: Some(place.into()) })
+    }
+
+    pub(crate) fn unsupported(message: impl Into<String>) -> HostError {
+        HostError::new(ErrorCode::Unsupported, message)
+    }
+
+    /// Nobody waits for what the plugin computes.
+    pub(crate) fn cancelled() -> HostError {
+        HostError::new(ErrorCode::Cancelled, "nobody waits for this prediction any more")
+    }
+
+    pub(crate) fn out_of_memory(message: impl Into<String>) -> HostError {
+        HostError::new(ErrorCode::OutOfMemory, message)
+    }
+}
+
+impl From<GraphError> for HostError {
+    fn from(error: GraphError) -> HostError {
+        if matches!(error.kind(), GraphError::Interrupted(_)) {
+            return DeviceError::Cancelled.into();
+        }
+        let limits = matches!(
+            error.kind(),
+            GraphError::TooManyNodes
+                | GraphError::TooManyOperands
+                | GraphError::TooManyConstantBytes { .. }
+                | GraphError::TooManyOutputs
+        );
+        let code = if limits { ErrorCode::OutOfMemory } else { ErrorCode::InvalidArgument };
+        let place = error.place().map(str::to_owned);
+        HostError::Answer(Error { code, message: error.kind().to_string(), place })
+    }
+}
+
+impl From<MicroBatchError> for HostError {
+    fn from(error: MicroBatchError) -> HostError {
+        match error {
+            MicroBatchError::Graph(error) => error.into(),
+            other => {
+                let (message, place) = (other.to_string(), other.place().map(str::to_owned));
+                HostError::Answer(Error { code: ErrorCode::Unsupported, message, place })
+            }
+        }
+    }
+}
+
+impl From<CompileError> for HostError {
+    fn from(error: CompileError) -> HostError {
+        let message = error.to_string();
+        let (code, place) = match error {
+            CompileError::Interrupted(_) => return DeviceError::Cancelled.into(),
+            CompileError::ValueTooLarge { label, .. } => (ErrorCode::OutOfMemory, Some(label)),
+            CompileError::ProgramTooLarge { .. } => (ErrorCode::OutOfMemory, None),
+            CompileError::Internal { place, .. } => {
+                tracing::error!(error = %message, "a graph could not be compiled");
+                (ErrorCode::Internal, Some(place))
+            }
+            _ => (ErrorCode::Unsupported, None),
+        };
+        HostError::Answer(Error { code, message, place })
+    }
+}
+
+impl From<DeviceError> for HostError {
+    fn from(error: DeviceError) -> HostError {
+        HostError::Device(error)
+    }
+}
+
+impl From<DatasetError> for HostError {
+    fn from(error: DatasetError) -> HostError {
+        match error {
+            DatasetError::NotFound { .. } | DatasetError::Unknown { .. } => {
+                HostError::new(ErrorCode::NotFound, error.to_string())
+            }
+            // Said of what the plugin made itself.
+            DatasetError::Description { reason } => HostError::invalid(reason),
+            DatasetError::ColumnSize { .. } | DatasetError::TooLarge { .. } => HostError::invalid(error.to_string()),
+            // The others name files of the host.
+            other => {
+                tracing::error!(error = %other, "a dataset could not be read");
+                HostError::new(ErrorCode::Internal, "the dataset could not be read; the host's log says why")
+            }
+        }
+    }
+}
+
+impl From<ResourceTableError> for HostError {
+    fn from(error: ResourceTableError) -> HostError {
+        match error {
+            ResourceTableError::Full => HostError::HandlesFull,
+            other => HostError::Trap(other.into()),
+        }
+    }
+}
+
+impl From<wasmtime::Error> for HostError {
+    fn from(error: wasmtime::Error) -> HostError {
+        HostError::Trap(error)
+    }
+}
+
+/// The error that the plugin is given for a device's.
+pub(crate) fn wit_device_error(error: &DeviceError) -> Error {
+    let (code, place) = match error {
+        DeviceError::OutOfMemory { .. } => (ErrorCode::OutOfMemory, None),
+        DeviceError::InsufficientMemory { what, .. } => (ErrorCode::OutOfMemory, Some(what.clone())),
+        DeviceError::Unsupported { kernel, .. } => (ErrorCode::Unsupported, Some(kernel.clone())),
+        DeviceError::NotFound { .. } => (ErrorCode::NotFound, None),
+        DeviceError::Lost { .. } => (ErrorCode::DeviceLost, None),
+        DeviceError::Mismatch { port, .. } => (ErrorCode::InvalidArgument, Some(port.clone())),
+        _ => (ErrorCode::Internal, None),
+    };
+    Error { code, message: error.to_string(), place }
+}

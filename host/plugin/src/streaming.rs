@@ -1,0 +1,164 @@
+//! Pieces of an answer that go ahead of it: checked against the signature, counted, and handed to whoever listens.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use saggar_tensor::Shape;
+
+use crate::bindings::replies::{Host, Piece as WitPiece};
+use crate::host_error::HostError;
+use crate::instance_state::{CallInterrupted, InstanceRole, InstanceState};
+use crate::limits::{PIECE_BYTES_MAX, PIECES_MAX};
+use crate::model::{ModelPort, ModelSignature};
+
+/// Elements of an output that are known before the rest of the answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutputPiece {
+    /// Which of the signature's outputs, from 0.
+    pub output: usize,
+    /// Which item of the request's batch, from 0.
+    pub item: usize,
+    /// As the plugin gave it; one dimension where it gave bytes.
+    pub shape: Shape,
+    /// Dense little-endian elements of the output's data type.
+    pub bytes: Vec<u8>,
+}
+
+/// Why a piece was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendPieceError {
+    /// Nobody waits for the answer any more.
+    Gone,
+    /// There was no room for it in time.
+    Late,
+}
+
+/// Where the pieces of one prediction go.
+pub trait PieceSink: Debug + Send + Sync {
+    /// Takes the next piece. Called from the thread that predicts, in the order in which the plugin sends; may block, but
+    /// not past `until`.
+    ///
+    /// # Errors
+    /// `Gone`, after which the plugin is told to give up; `Late`.
+    fn send_piece(&self, piece: OutputPiece, until: Instant) -> Result<(), SendPieceError>;
+
+    /// Whether nobody waits for the answer any more: a plugin that gives up then has not failed.
+    fn is_gone(&self) -> bool;
+}
+
+/// The prediction that an instance computes, as far as its pieces are concerned.
+pub(crate) struct StreamingReply {
+    pub(crate) signature: Arc<ModelSignature>,
+    /// None where nobody wants pieces: they are checked all the same, so that a plugin behaves alike.
+    pub(crate) sink: Option<Arc<dyn PieceSink>>,
+    /// The request's item that is the first of this call's batch.
+    pub(crate) start: usize,
+    /// Items of the batch, and those among them that are no padding.
+    pub(crate) size: usize,
+    pub(crate) count: usize,
+    /// When the call must be over, and how long it was given.
+    pub(crate) until: Instant,
+    pub(crate) limit: Duration,
+    /// Pieces sent so far.
+    pub(crate) pieces: usize,
+}
+
+impl StreamingReply {
+    /// The output of that name.
+    fn output(&self, name: &str) -> Result<(usize, &ModelPort), HostError> {
+        let outputs = &self.signature.outputs;
+        let found = outputs.iter().enumerate().find(|(_, port)| port.name == name);
+        found.ok_or_else(|| {
+            let known: Vec<&str> = outputs.iter().map(|port| port.name.as_str()).collect();
+            let name: String = name.chars().take(80).collect();
+            HostError::invalid_at(name, format!("the model has no such output: there are {}", known.join(", ")))
+        })
+    }
+
+    /// Counts a piece, and refuses one too many or for an item that the batch does not have.
+    fn count_piece(&mut self, item: u32) -> Result<usize, HostError> {
+        let item = item as usize;
+        if item >= self.size {
+            return Err(HostError::invalid(format!("there is no item {item} in a batch of {}", self.size)));
+        }
+        if self.pieces >= PIECES_MAX {
+            let message = format!("a prediction sends at most {PIECES_MAX} pieces; put more into each");
+            return Err(HostError::out_of_memory(message));
+        }
+        self.pieces += 1;
+        Ok(item)
+    }
+}
+
+/// Refuses a piece that is too large.
+fn check_piece_bytes(name: &str, bytes: usize) -> Result<(), HostError> {
+    if bytes <= PIECE_BYTES_MAX {
+        return Ok(());
+    }
+    let message = format!("{name}: a piece has at most {PIECE_BYTES_MAX} bytes, not {bytes}; send it in several");
+    Err(HostError::out_of_memory(message))
+}
+
+fn no_prediction_error() -> HostError {
+    HostError::unsupported("pieces are sent during `predict` alone: there is no prediction to answer here")
+}
+
+impl InstanceState {
+    /// Says which prediction pieces belong to, or that there is none.
+    pub(crate) fn set_reply(&mut self, next: Option<StreamingReply>) {
+        if let InstanceRole::Predict { reply, .. } = &mut self.role {
+            *reply = next;
+        }
+    }
+
+    fn reply(&mut self) -> Result<&mut StreamingReply, HostError> {
+        match &mut self.role {
+            InstanceRole::Predict { reply: Some(reply), .. } => Ok(reply),
+            InstanceRole::Predict { reply: None, .. } | InstanceRole::Train(_) => Err(no_prediction_error()),
+        }
+    }
+}
+
+impl Host for InstanceState {
+    fn emit(&mut self, name: String, item: u32, piece: WitPiece) -> Result<(), HostError> {
+        self.record_host_call();
+        let reply = self.reply()?;
+        let item = reply.count_piece(item)?;
+        let (output, port) = reply.output(&name)?;
+        let dtype = port.item.dtype;
+        let sink = reply.sink.clone().filter(|_| item < reply.count);
+        let (place, until, limit) = (reply.start + item, reply.until, reply.limit);
+        let (shape, bytes) = match piece {
+            WitPiece::Tensor(tensor) => {
+                let buffer = &self.table.get(&tensor)?.buffer;
+                let given = buffer.descriptor();
+                if given.dtype != dtype {
+                    return Err(HostError::invalid_at(name, format!("the output is {dtype}, not {}", given.dtype)));
+                }
+                check_piece_bytes(&name, given.bytes())?;
+                // Nobody waits for the device where nobody looks.
+                let bytes = match &sink {
+                    Some(_) => self.backend.read_cancellable(buffer, self.cancel_token())?,
+                    None => Vec::new(),
+                };
+                (given.shape.clone(), bytes)
+            }
+            WitPiece::Bytes(bytes) => {
+                check_piece_bytes(&name, bytes.len())?;
+                let (size, length) = (dtype.bytes(), bytes.len());
+                if !length.is_multiple_of(size) {
+                    let message = format!("{length} bytes are no whole number of {dtype}, which has {size} bytes");
+                    return Err(HostError::invalid_at(name, message));
+                }
+                (Shape::new([length / size])?, bytes)
+            }
+        };
+        let Some(sink) = sink else { return Ok(()) };
+        match sink.send_piece(OutputPiece { output, item: place, shape, bytes }, until) {
+            Ok(()) => Ok(()),
+            Err(SendPieceError::Gone) => Err(HostError::cancelled()),
+            Err(SendPieceError::Late) => Err(HostError::Trap(CallInterrupted::Deadline { limit }.into())),
+        }
+    }
+}

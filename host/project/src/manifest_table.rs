@@ -1,0 +1,203 @@
+//! A table of the file, read key by key. What nobody asked for is unknown, and an error: a mistyped key would otherwise be a
+//! setting that silently does nothing.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use toml::de::{DeTable, DeValue};
+
+use crate::manifest_value::ManifestValue;
+use crate::name::{is_valid_name, nearest_name};
+use crate::parse_report::{ParseReport, SourceSpan};
+
+/// A table and the keys that were asked for.
+pub(crate) struct ManifestTable<'v> {
+    path: String,
+    schema_path: String,
+    span: SourceSpan,
+    entries: &'v DeTable<'v>,
+    requested_keys: RefCell<Vec<&'static str>>,
+    report: &'v ParseReport<'v>,
+}
+
+impl<'v> ManifestTable<'v> {
+    /// The whole file.
+    pub(crate) fn root(entries: &'v DeTable<'v>, report: &'v ParseReport<'v>) -> ManifestTable<'v> {
+        ManifestTable {
+            path: String::new(),
+            schema_path: String::new(),
+            span: 0..0,
+            entries,
+            requested_keys: RefCell::default(),
+            report,
+        }
+    }
+
+    /// A value that is a table; an empty one where it is not.
+    pub(crate) fn from_value(item: &ManifestValue<'v>) -> ManifestTable<'v> {
+        let DeValue::Table(entries) = item.value else { unreachable!("the caller has looked") };
+        ManifestTable {
+            path: item.path.clone(),
+            schema_path: item.schema_path.clone(),
+            span: item.span.clone(),
+            entries,
+            requested_keys: RefCell::default(),
+            report: item.report,
+        }
+    }
+
+    fn child_path(&self, key: &str, shape: &str) -> (String, String) {
+        let join = |path: &str, key: &str| if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
+        (join(&self.path, key), join(&self.schema_path, shape))
+    }
+
+    /// The value of a key, with its place.
+    pub(crate) fn get(&self, key: &'static str) -> Option<ManifestValue<'v>> {
+        self.requested_keys.borrow_mut().push(key);
+        let (_, value) = self.entries.iter().find(|(name, _)| name.get_ref() == key)?;
+        let (path, shape) = self.child_path(key, key);
+        Some(ManifestValue {
+            path,
+            schema_path: shape,
+            span: value.span(),
+            value: value.get_ref(),
+            report: self.report,
+        })
+    }
+
+    /// A key that may be left out.
+    pub(crate) fn optional<T>(
+        &self,
+        key: &'static str,
+        read: impl FnOnce(&ManifestValue<'v>) -> Option<T>,
+    ) -> Option<T> {
+        read(&self.get(key)?)
+    }
+
+    /// A key that must be there; `example` is a line that would do.
+    pub(crate) fn required<T>(
+        &self,
+        key: &'static str,
+        example: &str,
+        read: impl FnOnce(&ManifestValue<'v>) -> Option<T>,
+    ) -> Option<T> {
+        match self.get(key) {
+            Some(item) => read(&item),
+            None => {
+                let place = if self.path.is_empty() { "the file".to_owned() } else { format!("[{}]", self.path) };
+                self.report.add_error(
+                    &self.span,
+                    format!("{place} has no {key}"),
+                    format!("add a line such as {example}"),
+                );
+                None
+            }
+        }
+    }
+
+    /// Tables under names that the user chooses, such as those of `[task.train]`.
+    pub(crate) fn named_tables<T>(
+        &self,
+        key: &'static str,
+        read: impl Fn(&ManifestTable<'v>) -> Option<T>,
+    ) -> BTreeMap<String, T> {
+        let Some(item) = self.get(key) else { return BTreeMap::new() };
+        let Some(group) = item.table() else { return BTreeMap::new() };
+        let mut found = BTreeMap::new();
+        for (name, value) in group.entries {
+            let text = name.get_ref();
+            let (path, shape) = group.child_path(text, "*");
+            let item = ManifestValue {
+                path,
+                schema_path: shape,
+                span: value.span(),
+                value: value.get_ref(),
+                report: self.report,
+            };
+            if !is_valid_name(text) {
+                let message = format!("{text:?} is no name for a {key}");
+                let hint = "expected 1 to 63 of a-z, 0-9, '.', '_' and '-', beginning with a letter or digit";
+                self.report.add_error(&name.span(), message, hint);
+            }
+            let Some(table) = item.table() else { continue };
+            if let Some(value) = read(&table) {
+                found.insert(text.to_string(), value);
+            }
+        }
+        found
+    }
+
+    /// Every entry, whatever its key, as JSON.
+    pub(crate) fn to_json_map(&self) -> BTreeMap<String, Value> {
+        let entry = |item: ManifestValue<'v>, key: &str| Some((key.to_owned(), item.to_json()?));
+        self.entries
+            .iter()
+            .filter_map(|(name, value)| {
+                let (path, shape) = self.child_path(name.get_ref(), "*");
+                let item = ManifestValue {
+                    path,
+                    schema_path: shape,
+                    span: value.span(),
+                    value: value.get_ref(),
+                    report: self.report,
+                };
+                entry(item, name.get_ref())
+            })
+            .collect()
+    }
+
+    /// Every entry, whatever its key, with its place.
+    pub(crate) fn entries(&self) -> Vec<(String, ManifestValue<'v>)> {
+        let entry = |(name, value): (&'v toml::Spanned<_>, &'v toml::Spanned<DeValue<'v>>)| {
+            let name: &std::borrow::Cow<'_, str> = name.get_ref();
+            let (path, shape) = self.child_path(name, "*");
+            let item = ManifestValue {
+                path,
+                schema_path: shape,
+                span: value.span(),
+                value: value.get_ref(),
+                report: self.report,
+            };
+            (name.to_string(), item)
+        };
+        self.entries.iter().map(entry).collect()
+    }
+
+    /// Where the table stands.
+    pub(crate) fn span(&self) -> &SourceSpan {
+        &self.span
+    }
+
+    /// What users call it.
+    pub(crate) fn path(&self) -> &str {
+        &self.path
+    }
+
+    pub(crate) fn report(&self) -> &'v ParseReport<'v> {
+        self.report
+    }
+
+    /// Tells of every key that was not asked for. To be called when all were.
+    pub(crate) fn report_unknown_keys(&self) {
+        let asked = self.requested_keys.borrow();
+        self.report.record_keys(&self.schema_path, &asked);
+        for name in self.entries.keys() {
+            let key: &str = name.get_ref();
+            if asked.contains(&key) {
+                continue;
+            }
+            let hint = match nearest_name(key, asked.iter().copied()) {
+                Some(near) => format!("did you mean {near:?}?"),
+                None => {
+                    let mut known = asked.clone();
+                    known.sort_unstable();
+                    known.dedup();
+                    format!("it takes: {}", known.join(", "))
+                }
+            };
+            let place = if self.path.is_empty() { "the file".to_owned() } else { format!("[{}]", self.path) };
+            self.report.add_error(&name.span(), format!("unknown key {key:?} in {place}"), hint);
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! What a key used: of its rate, as a bucket of tokens that refills; of its quota, as a count for the day or month.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use saggar_store::UnixMillis;
+use saggar_store::keys::{KeyUsage, RateLimit, RequestQuota};
+
+/// What one key used.
+#[derive(Debug, Default)]
+pub(super) struct KeyRateLimiter {
+    /// When the bucket will be full again, in nanoseconds of a clock that only goes forward: one number says how full it
+    /// is at any time.
+    full_at: AtomicU64,
+    used: Mutex<KeyUsage>,
+    /// Whether `quota_used` changed since it was saved.
+    unsaved: AtomicBool,
+}
+
+impl KeyRateLimiter {
+    pub(super) fn new(used: KeyUsage) -> KeyRateLimiter {
+        KeyRateLimiter { used: Mutex::new(used), ..KeyRateLimiter::default() }
+    }
+
+    /// Takes a token, or tells after how many seconds there is one. A bucket holds as many as come in its time.
+    pub(super) fn take_token(&self, rate: RateLimit, now_ns: u64) -> Result<(), u64> {
+        let window = u64::from(rate.seconds) * 1_000_000_000;
+        let token = (window / u64::from(rate.requests)).max(1);
+        let mut full_at = self.full_at.load(Ordering::Relaxed);
+        loop {
+            let next = full_at.max(now_ns) + token;
+            if next - now_ns > window {
+                return Err((next - now_ns - window).div_ceil(1_000_000_000).max(1));
+            }
+            match self.full_at.compare_exchange_weak(full_at, next, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return Ok(()),
+                Err(other) => full_at = other,
+            }
+        }
+    }
+
+    /// Counts a request, or tells after how many seconds counting begins anew.
+    pub(super) fn count_against_quota(&self, quota: RequestQuota, now_ms: UnixMillis) -> Result<(), u64> {
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let (since_ms, end_ms) = quota.period.window(now_ms);
+        // Only forward: a clock that is set back does not give a used quota anew.
+        if since_ms > used.since_ms {
+            *used = KeyUsage { since_ms, requests: 0 };
+        }
+        if used.requests >= quota.requests {
+            return Err(end_ms.saturating_sub(now_ms).div_ceil(1000).max(1));
+        }
+        used.requests += 1;
+        self.unsaved.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// What was used since the last day or month began.
+    pub(super) fn quota_used(&self) -> KeyUsage {
+        *self.used.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether something is to be saved. Then it counts as saved.
+    pub(super) fn take_unsaved(&self) -> bool {
+        self.unsaved.swap(false, Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use saggar_store::keys::QuotaPeriod;
+
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn timestamp_ms(time: &str) -> u64 {
+        u64::try_from(time.parse::<Timestamp>().unwrap().as_millisecond()).unwrap()
+    }
+
+    #[test]
+    fn a_token_bucket_allows_a_burst_and_then_its_rate() {
+        let (spent, rate) = (KeyRateLimiter::default(), RateLimit { requests: 4, seconds: 1 });
+        for _ in 0..4 {
+            assert_eq!(spent.take_token(rate, 5 * SECOND), Ok(()));
+        }
+        assert_eq!(spent.take_token(rate, 5 * SECOND), Err(1));
+        assert_eq!(spent.take_token(rate, 5 * SECOND + SECOND / 4), Ok(()));
+        assert_eq!(spent.take_token(rate, 5 * SECOND + SECOND / 4), Err(1));
+        // An idle hour fills it once, not 3600 times.
+        let taken = (0..10).filter(|_| spent.take_token(rate, 3600 * SECOND).is_ok()).count();
+        assert_eq!(taken, 4);
+        let hourly = RateLimit { requests: 2, seconds: 3600 };
+        let spent = KeyRateLimiter::default();
+        assert_eq!((spent.take_token(hourly, 0), spent.take_token(hourly, 0)), (Ok(()), Ok(())));
+        assert_eq!(spent.take_token(hourly, 0), Err(1800));
+    }
+
+    #[test]
+    fn threads_share_one_token_bucket() {
+        let (spent, rate) = (KeyRateLimiter::default(), RateLimit { requests: 100, seconds: 60 });
+        let taken = std::thread::scope(|scope| {
+            let take = || (0..100).filter(|_| spent.take_token(rate, SECOND).is_ok()).count();
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(take)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).sum::<usize>()
+        });
+        assert_eq!(taken, 100);
+    }
+
+    #[test]
+    fn a_quota_resets_with_the_calendar_day_or_month() {
+        let (spent, daily) = (KeyRateLimiter::default(), RequestQuota { requests: 2, period: QuotaPeriod::Day });
+        let evening = timestamp_ms("2026-02-28T23:59:58Z");
+        assert_eq!(
+            (spent.count_against_quota(daily, evening), spent.count_against_quota(daily, evening)),
+            (Ok(()), Ok(()))
+        );
+        assert_eq!(spent.count_against_quota(daily, evening), Err(2));
+        assert_eq!(spent.count_against_quota(daily, evening + 2000), Ok(()));
+        assert_eq!(spent.quota_used(), KeyUsage { since_ms: timestamp_ms("2026-03-01T00:00:00Z"), requests: 1 });
+        assert!(spent.take_unsaved() && !spent.take_unsaved());
+        // Set back, the clock gives nothing: the rest of the newer day is all there is.
+        assert_eq!(spent.count_against_quota(daily, evening), Ok(()));
+        assert!(spent.count_against_quota(daily, evening).is_err());
+        let month = |now: &str| QuotaPeriod::Month.window(timestamp_ms(now));
+        assert_eq!(
+            month("2026-12-31T23:59:59Z"),
+            (timestamp_ms("2026-12-01T00:00:00Z"), timestamp_ms("2027-01-01T00:00:00Z"))
+        );
+        assert_eq!(
+            month("2028-02-01T00:00:00Z"),
+            (timestamp_ms("2028-02-01T00:00:00Z"), timestamp_ms("2028-03-01T00:00:00Z"))
+        );
+    }
+}

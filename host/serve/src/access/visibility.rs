@@ -1,0 +1,186 @@
+//! What a request may see of jobs: the one place that decides it.
+//!
+//! A key may be limited to projects. For its requests a job of another project is not there: [`ProjectScope::find_job`] answers with the
+//! very error of a job that there is not, and lists are made with [`ProjectScope::sees`] or [`ProjectScope::projects`]. Handlers get a
+//! route's `{job}` as a [`VisibleJob`] and look up names that come in bodies by [`ProjectScope::find_job`]; a test walks every route, and
+//! another one keeps handlers from asking the records by themselves.
+//!
+//! Models, datasets and secrets have lists of projects, which are looked at in `things`; plugins and devices are shared by
+//! all.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::extract::{FromRequestParts, Path};
+use axum::http::Extensions;
+use axum::http::request::Parts;
+use saggar_jobs::{JobError, JobService};
+use saggar_store::AccessRights;
+use saggar_store::keys::KeyRecord;
+use saggar_store::records::JobRecord;
+
+use super::AccessError;
+use crate::app::AppState;
+use crate::error::ApiError;
+
+/// What a request may see and do. A request without this extension may everything.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ProjectScope(Arc<AccessRights>);
+
+impl ProjectScope {
+    /// What the holder of a key may see.
+    pub(super) fn from_key(key: &KeyRecord) -> ProjectScope {
+        ProjectScope::from_rights(AccessRights::from_key(key))
+    }
+
+    /// What whoever has these rights may see.
+    pub(crate) fn from_rights(rights: AccessRights) -> ProjectScope {
+        ProjectScope(Arc::new(rights))
+    }
+
+    /// What the request with these extensions may see.
+    pub(crate) fn from_extensions(extensions: &Extensions) -> ProjectScope {
+        extensions.get::<ProjectScope>().cloned().unwrap_or_default()
+    }
+
+    /// The rights of the request's key.
+    pub(crate) fn rights(&self) -> &AccessRights {
+        &self.0
+    }
+
+    /// Whether jobs of this project are there for it.
+    pub(crate) fn contains_project(&self, project: &str) -> bool {
+        self.0.includes_project(project)
+    }
+
+    /// Whether what this key used is there for it: who sees some projects alone sees no key but its own.
+    pub(crate) fn shows_key(&self, key: &str) -> bool {
+        self.0.projects().is_none() || self.0.key() == Some(key)
+    }
+
+    /// The projects, for a filter of jobs; none where all are seen.
+    pub(crate) fn projects(&self) -> Option<Vec<String>> {
+        self.0.projects().map(<[String]>::to_vec)
+    }
+
+    /// The job of this name or identifier, as far as it is there for the request.
+    ///
+    /// # Errors
+    /// `NotFound`, the same where there is none and where it is hidden; `Records`.
+    pub(crate) async fn find_job(&self, jobs: &JobService, name: &str) -> Result<JobRecord, JobError> {
+        let job = jobs.get(name).await?;
+        if self.contains_project(&job.project) { Ok(job) } else { Err(JobError::no_job(name)) }
+    }
+
+    /// Names of jobs, given as project and name, those that are hidden as their number: `digits-2 and 1 of other projects`.
+    pub(crate) fn visible_job_names<'a>(&self, jobs: impl Iterator<Item = (&'a str, &'a str)>) -> String {
+        let (seen, hidden): (Vec<_>, Vec<_>) = jobs.partition(|(project, _)| self.contains_project(project));
+        let seen: Vec<&str> = seen.into_iter().map(|(_, name)| name).collect();
+        let (seen, others) = (seen.join(", "), format!("{} of other projects", hidden.len()));
+        match (seen.is_empty(), hidden.is_empty()) {
+            (_, true) => seen,
+            (true, false) => others,
+            (false, false) => format!("{seen} and {others}"),
+        }
+    }
+
+    /// Whether a job of this project may be submitted.
+    ///
+    /// # Errors
+    /// `Project`, with those that the key has.
+    pub(crate) fn check_submission(&self, project: &str) -> Result<(), AccessError> {
+        match (self.0.key(), self.0.projects()) {
+            (Some(name), Some(projects)) if !self.contains_project(project) => {
+                let (name, project) = (name.to_owned(), project.chars().take(80).collect());
+                Err(AccessError::Project { name, project, projects: projects.join(", ") })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The idempotency key of a submission to this project. Those of a limited key hold for the project alone: the same text
+    /// must not bring up a job that somebody submitted to another one.
+    pub(crate) fn idempotency_key(&self, project: &str, key: String) -> String {
+        if self.0.projects().is_none() || key.is_empty() { key } else { format!("project {project} {key}") }
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for ProjectScope {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<ProjectScope, Infallible> {
+        Ok(ProjectScope::from_extensions(&parts.extensions))
+    }
+}
+
+/// The job that a route's `{job}` names, where it is there for the request. It is looked up before the body is read, so
+/// that nothing of a request tells a hidden job from one that there is not.
+#[derive(Debug)]
+pub(crate) struct VisibleJob(pub(crate) JobRecord);
+
+impl FromRequestParts<AppState> for VisibleJob {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &AppState) -> Result<VisibleJob, ApiError> {
+        let named = Path::<HashMap<String, String>>::from_request_parts(parts, app).await;
+        let Path(named) = named.map_err(|error| ApiError::Parameter {
+            name: "job",
+            expected: "a job's name or identifier",
+            got: error.body_text().chars().take(80).collect(),
+        })?;
+        let name = named.get("job").map(String::as_str).unwrap_or_default();
+        Ok(VisibleJob(ProjectScope::from_extensions(&parts.extensions).find_job(app.jobs(), name).await?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn scope_of_projects(projects: &[&str]) -> ProjectScope {
+        let projects: Vec<&str> = projects.to_vec();
+        let rights = json!({ "id": "00000000", "name": "ci", "scopes": ["jobs:write"], "projects": projects });
+        ProjectScope::from_rights(serde_json::from_value(rights).unwrap())
+    }
+
+    #[test]
+    fn a_key_sees_only_its_projects_and_none_if_the_list_is_empty() {
+        let (all, some, none) =
+            (ProjectScope::default(), scope_of_projects(&["digits", "faces"]), scope_of_projects(&[]));
+        assert!(all.contains_project("digits") && all.shows_key("anyone") && all.projects().is_none());
+        assert!(
+            some.contains_project("digits")
+                && some.contains_project("faces")
+                && !some.contains_project("digit")
+                && !some.contains_project("")
+        );
+        assert!(some.shows_key("ci") && !some.shows_key("other"));
+        assert!(!none.contains_project("digits") && none.projects() == Some(Vec::new()));
+        assert!(all.check_submission("x").is_ok() && some.check_submission("faces").is_ok());
+        let refused = some.check_submission("secret").unwrap_err().to_string();
+        assert_eq!(refused, "the key ci is for jobs of digits, faces, not of secret");
+    }
+
+    #[test]
+    fn hidden_job_names_are_replaced_by_their_count() {
+        let some = scope_of_projects(&["digits"]);
+        let jobs = [("digits", "digits-1"), ("faces", "faces-1"), ("digits", "digits-2"), ("faces", "faces-2")];
+        assert_eq!(some.visible_job_names(jobs.into_iter()), "digits-1, digits-2 and 2 of other projects");
+        assert_eq!(some.visible_job_names(jobs[1..2].iter().copied()), "1 of other projects");
+        assert_eq!(some.visible_job_names(jobs[..1].iter().copied()), "digits-1");
+        assert_eq!(ProjectScope::default().visible_job_names(jobs[..2].iter().copied()), "digits-1, faces-1");
+    }
+
+    #[test]
+    fn idempotency_keys_of_limited_keys_are_scoped_to_the_project() {
+        let key = |sight: &ProjectScope, project| sight.idempotency_key(project, "k".to_owned());
+        let some = scope_of_projects(&["digits", "faces"]);
+        assert_ne!(key(&some, "digits"), key(&some, "faces"));
+        assert_eq!(key(&some, "digits"), key(&scope_of_projects(&["digits"]), "digits"));
+        assert_eq!(key(&ProjectScope::default(), "digits"), "k");
+        assert_eq!(some.idempotency_key("digits", String::new()), "", "an empty one is refused as ever");
+    }
+}

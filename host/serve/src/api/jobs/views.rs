@@ -1,0 +1,280 @@
+//! Jobs as JSON.
+
+use std::collections::BTreeMap;
+
+use saggar_jobs::spec::PREEMPTED;
+use saggar_jobs::{JobPhase, QueueWait, RetryCause};
+use saggar_store::records::{AttemptUsage, JobAttempt, JobDetails, JobEvent, JobRecord, JobState};
+use serde_json::{Map, Value, json};
+
+use crate::access::ProjectScope;
+use crate::app::AppState;
+use crate::error::ApiError;
+
+/// The share of an attempt's time, other than computing, that is worth a hint.
+const HINT_SHARE_MIN: f64 = 0.2;
+
+/// Seconds before which an attempt's time is mostly its beginning.
+const HINT_WALL_SECONDS_MIN: f64 = 2.0;
+
+/// The kind of the event that tells of a model version that a job made.
+pub(in crate::api) const PUBLISHED: &str = "PUBLISHED";
+
+/// A job with what its attempts took, and why it waits.
+pub(super) async fn job_with_details(app: &AppState, sight: &ProjectScope, it: &JobRecord) -> Result<Value, ApiError> {
+    job_with_waits(app, sight, it, &app.jobs().job_details(&it.id).await?).await
+}
+
+/// As [`job_with_details`], for who has its details already.
+pub(super) async fn job_with_waits(
+    app: &AppState,
+    sight: &ProjectScope,
+    it: &JobRecord,
+    details: &JobDetails,
+) -> Result<Value, ApiError> {
+    let waits = match it.state {
+        JobState::Queued => app.jobs().queue_waits(|project| sight.contains_project(project)).await?,
+        _ => Default::default(),
+    };
+    Ok(job_json(app, it, waits.get(&it.id), details))
+}
+
+/// As [`job_with_details`], for who also knows already why it waits.
+pub(in crate::api) fn job_json(
+    app: &AppState,
+    job: &JobRecord,
+    wait: Option<&QueueWait>,
+    details: &JobDetails,
+) -> Value {
+    let JobDetails { attempts, latest } = details;
+    let metrics: Map<String, Value> =
+        latest.iter().map(|point| (point.name.clone(), json_number(point.value))).collect();
+    let spec: Value = serde_json::from_str(&job.spec).unwrap_or(Value::Null);
+    let retry = spec["retry"].as_u64().unwrap_or(0);
+    // From a plain zero: the sum of no floats at all is minus zero.
+    let sum = |take: fn(&JobAttempt) -> f64| attempts.iter().map(take).fold(0.0, |sum, value| sum + value);
+    let device = attempts.iter().rev().map(|attempt| attempt.device.as_str()).find(|device| !device.is_empty());
+    let pool = attempts.last().filter(|_| job.state.is_active()).map(|attempt| &attempt.pool);
+    let reason = wait.map_or(&job.reason, |wait| &wait.reason);
+    json!({
+        "id": job.id,
+        "name": job.name,
+        "project": job.project,
+        "experiment": job.experiment,
+        "task": job.task,
+        "owner": job.owner,
+        "state": job.state.name(),
+        "reason": reason.code,
+        "message": reason.sentence,
+        "description": spec["message"],
+        "queue": job.demand.queue,
+        "priority": job.demand.priority,
+        "preemptible": job.demand.preemptible,
+        "position": wait.map(|wait| wait.position),
+        "pool": pool,
+        "attempt": job.attempts,
+        "attempts_max": 1 + retry,
+        "interruptions": interruptions(attempts),
+        "step": job.step,
+        "steps_target": job.steps_target,
+        "created_ms": job.created_ms,
+        "started_ms": job.started_ms,
+        "finished_ms": job.finished_ms,
+        "advanced_ms": app.jobs().last_progress_ms(&job.id),
+        "wall_seconds": sum(|attempt| attempt.usage.wall_seconds),
+        "gpu_seconds": sum(|attempt| attempt.usage.gpu_seconds),
+        "gpu_seconds_estimated": attempts.iter().any(|attempt| attempt.seconds_estimated),
+        "wasted_steps": wasted_steps(attempts),
+        "steps_per_second": steps_per_second(attempts),
+        "time": time_breakdown(attempts, &spec),
+        "hints": hints(attempts),
+        "device": device,
+        "metrics": metrics,
+        "spec": spec,
+    })
+}
+
+/// What the attempts' time went into. Computing and taking items to a device may go on at the same time.
+fn time_breakdown(attempts: &[JobAttempt], spec: &Value) -> Value {
+    let sum = |take: fn(&AttemptUsage) -> f64| {
+        attempts.iter().map(|attempt| take(&attempt.usage)).fold(0.0, |sum, it| sum + it)
+    };
+    // Devices of several processes work side by side.
+    let compute = sum(|usage| usage.gpu_seconds) / spec["replicas"].as_f64().unwrap_or(1.0).max(1.0);
+    let data = sum(|usage| usage.data_seconds);
+    let all_reduce = sum(|usage| usage.all_reduce_seconds);
+    let checkpoint = sum(|usage| usage.checkpoint_seconds);
+    let other = sum(|usage| usage.wall_seconds) - compute - data - all_reduce - checkpoint;
+    json!({
+        "compute_seconds": compute,
+        "data_seconds": data,
+        "all_reduce_seconds": all_reduce,
+        "checkpoint_seconds": checkpoint,
+        "other_seconds": other.max(0.0),
+    })
+}
+
+/// What may be done about where the newest attempt's time goes.
+fn hints(attempts: &[JobAttempt]) -> Vec<String> {
+    let Some(usage) = attempts.last().map(|attempt| &attempt.usage) else { return Vec::new() };
+    let share = |seconds: f64| seconds / usage.wall_seconds.max(1e-9);
+    let much = |seconds: f64| usage.wall_seconds >= HINT_WALL_SECONDS_MIN && share(seconds) > HINT_SHARE_MIN;
+    let percent = |seconds: f64| format!("{:.0} %", share(seconds) * 100.0);
+    let mut hints = Vec::new();
+    if much(usage.data_seconds) {
+        let data = percent(usage.data_seconds);
+        hints.push(format!(
+            "{data} of the time is taking data to the device: larger batches, or smaller items, would help"
+        ));
+    }
+    if much(usage.checkpoint_seconds) {
+        let saving = percent(usage.checkpoint_seconds);
+        hints.push(format!("{saving} of the time is saving checkpoints: --checkpoint-every may be longer"));
+    }
+    if much(usage.all_reduce_seconds) {
+        let waiting = percent(usage.all_reduce_seconds);
+        hints.push(format!("{waiting} of the time is taking means over processes: larger batches would help"));
+    }
+    hints
+}
+
+/// How many attempts ended for each cause that another one followed.
+fn interruptions(attempts: &[JobAttempt]) -> BTreeMap<&'static str, u64> {
+    let mut counts = BTreeMap::new();
+    let followed = attempts.iter().filter(|attempt| attempt.state == JobState::Queued);
+    for cause in followed.filter_map(|attempt| RetryCause::from_code(&attempt.reason.code)) {
+        *counts.entry(cause.name()).or_default() += 1;
+    }
+    counts
+}
+
+/// Steps a second of the newest attempt, from the step on that it began at. `None` where it has done none.
+fn steps_per_second(attempts: &[JobAttempt]) -> Option<f64> {
+    let AttemptUsage { first_step, last_step, wall_seconds, .. } = &attempts.last()?.usage;
+    let steps = last_step.checked_sub(*first_step).filter(|&steps| steps > 0 && *wall_seconds > 0.0)?;
+    Some(steps as f64 / wall_seconds)
+}
+
+/// Steps that were done and, after an interruption, done again.
+fn wasted_steps(attempts: &[JobAttempt]) -> u64 {
+    let again = |pair: &[JobAttempt]| pair[0].usage.last_step.saturating_sub(pair[1].usage.first_step);
+    // An attempt that did not come to its first step began nowhere.
+    let began: Vec<JobAttempt> = attempts.iter().filter(|attempt| attempt.usage.last_step > 0).cloned().collect();
+    began.windows(2).map(again).sum()
+}
+
+/// An attempt with the place of its log.
+pub(super) fn attempt_with_log_url(job: &JobRecord, of: &JobAttempt) -> Value {
+    let mut shown = attempt_json(of);
+    shown["log"] = json!(format!("/api/v1/jobs/{}/logs?attempt={}", job.name, of.number));
+    shown
+}
+
+/// The model versions that a job made, oldest first.
+pub(in crate::api) fn published_versions(events: &[JobEvent]) -> Value {
+    let version = |event: &JobEvent| {
+        let (model, version) = event.text.strip_prefix("published ")?.rsplit_once('@')?;
+        Some(json!({ "model": model, "version": version.parse::<u64>().ok()? }))
+    };
+    events.iter().filter(|event| event.kind == PUBLISHED).filter_map(version).collect()
+}
+
+pub(super) fn attempt_json(attempt: &JobAttempt) -> Value {
+    let state = match (attempt.state, attempt.reason.code.as_str()) {
+        (JobState::Queued, PREEMPTED) => "PREEMPTED",
+        (JobState::Queued, _) => "INTERRUPTED",
+        (state, _) => state.name(),
+    };
+    json!({
+        "number": attempt.number,
+        "state": state,
+        "reason": attempt.reason.code,
+        "message": attempt.reason.sentence,
+        "device": attempt.device,
+        "pool": attempt.pool,
+        "started_ms": attempt.started_ms,
+        "ended_ms": attempt.ended_ms,
+        "first_step": attempt.usage.first_step,
+        "last_step": attempt.usage.last_step,
+        "wall_seconds": attempt.usage.wall_seconds,
+        "gpu_seconds": attempt.usage.gpu_seconds,
+        "gpu_seconds_estimated": attempt.seconds_estimated,
+        "peak_bytes": attempt.usage.peak_bytes,
+        "samples": attempt.usage.samples,
+    })
+}
+
+pub(super) fn phase_json(phase: &JobPhase) -> Value {
+    json!({
+        "name": phase.name,
+        "state": phase.state.name(),
+        "started_ms": phase.started_ms,
+        "ended_ms": phase.ended_ms,
+    })
+}
+
+pub(in crate::api) fn event_json(event: &JobEvent) -> Value {
+    json!({ "sequence": event.sequence, "at_ms": event.at_ms, "kind": event.kind, "text": event.text })
+}
+
+/// JSON has no word for infinities and what is not a number: they are null.
+pub(super) fn json_number(value: f64) -> Value {
+    serde_json::Number::from_f64(value).map_or(Value::Null, Value::Number)
+}
+
+#[cfg(test)]
+mod tests {
+    use saggar_store::records::StateReason;
+
+    use super::*;
+
+    fn attempt_with_usage(usage: AttemptUsage) -> JobAttempt {
+        let (device, pool) = ("cpu".to_owned(), "any".to_owned());
+        let (state, reason) = (JobState::Running, StateReason::default());
+        JobAttempt {
+            number: 1,
+            state,
+            reason,
+            device,
+            pool,
+            seconds_estimated: false,
+            started_ms: 0,
+            ended_ms: None,
+            usage,
+        }
+    }
+
+    #[test]
+    fn steps_per_second_is_of_the_newest_attempt() {
+        let of = |first_step, last_step, wall_seconds| {
+            attempt_with_usage(AttemptUsage { first_step, last_step, wall_seconds, ..AttemptUsage::default() })
+        };
+        assert_eq!(steps_per_second(&[]), None);
+        assert_eq!(steps_per_second(&[of(0, 1000, 10.0)]), Some(100.0));
+        // Started from a checkpoint of another job.
+        assert_eq!(steps_per_second(&[of(90_000, 90_500, 5.0)]), Some(100.0));
+        assert_eq!(steps_per_second(&[of(0, 1000, 10.0), of(900, 1300, 2.0)]), Some(200.0));
+        // The newest one has not done a step yet.
+        assert_eq!(steps_per_second(&[of(0, 1000, 10.0), of(1000, 1000, 2.0)]), None);
+        assert_eq!(steps_per_second(&[of(0, 1000, 10.0), of(0, 0, 0.0)]), None);
+    }
+
+    #[test]
+    fn time_is_broken_down_and_data_waits_raise_a_hint() {
+        let usage = AttemptUsage { wall_seconds: 10.0, gpu_seconds: 6.0, data_seconds: 2.5, ..AttemptUsage::default() };
+        let usage = AttemptUsage { all_reduce_seconds: 0.5, checkpoint_seconds: 0.25, ..usage };
+        let attempts = [attempt_with_usage(usage.clone())];
+        let expected = json!({
+            "compute_seconds": 6.0, "data_seconds": 2.5, "all_reduce_seconds": 0.5, "checkpoint_seconds": 0.25,
+            "other_seconds": 0.75,
+        });
+        assert_eq!(time_breakdown(&attempts, &json!({})), expected);
+        let told = hints(&attempts);
+        assert!(told.len() == 1 && told[0].starts_with("25 % of the time is taking data"), "{told:?}");
+        assert_eq!(time_breakdown(&attempts, &json!({ "replicas": 2 }))["compute_seconds"], 3.0);
+        for calm in [AttemptUsage { data_seconds: 2.0, ..usage.clone() }, AttemptUsage { wall_seconds: 1.0, ..usage }] {
+            assert_eq!(hints(&[attempt_with_usage(calm)]), Vec::<String>::new());
+        }
+        assert_eq!(hints(&[]), Vec::<String>::new());
+    }
+}

@@ -1,0 +1,205 @@
+//! Predictions as things of their own, in the form that Cog gave them: `POST /predictions` makes one, waits for its end or
+//! answers at once, or tells it as events; `GET` looks at it, `/cancel` ends it, and `PUT` makes it under the client's own
+//! identifier, once however often it is sent.
+//!
+//! A prediction belongs to the key that it was asked for with ([`PredictionOwner`]): to others, those with the scope `admin` included, it
+//! is not there, and they may use its identifier for one of theirs.
+//!
+//! A prediction that waits for its client ends with it; one that the client can come back to does not. Whatever is wrong
+//! with a request is said before anything is made of it.
+
+pub mod error;
+mod events;
+mod execution;
+mod owner;
+mod prediction;
+mod request;
+mod store;
+pub mod webhook;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::extract::{Path, Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
+use axum::response::Response;
+use saggar_plugin::ModelSignature;
+use saggar_store::records::id;
+use tokio::time::timeout;
+
+use crate::access::Actor;
+use crate::app::AppState;
+use crate::audit::AuditAction;
+use crate::error::{ApiError, accepted, json_text};
+use crate::limits::{BODY_BYTES_MAX, INLINE_BYTES_MAX};
+use crate::predict::decode::{self, PredictionInputs};
+use crate::predict::keep_alive::KeepAliveOverride;
+use crate::predict::prediction_call::{PredictionCall, PredictionDeadline, count_rejection};
+use crate::request_body::BufferedBody;
+use error::PredictionError;
+use execution::CancelPredictionOnDrop;
+use owner::PredictionOwner;
+use prediction::{CogPrediction, CogPredictionOutcome};
+use request::{CogPredictionRequest, WaitPreference};
+use store::CogPredictionStore;
+use webhook::{WebhookClient, WebhookPrefix};
+
+/// Every prediction that is running or ended a short while ago.
+#[derive(Debug)]
+pub(crate) struct CogPredictions {
+    store: CogPredictionStore,
+    webhooks: WebhookClient,
+}
+
+impl CogPredictions {
+    /// None yet. Their events may go to addresses that begin as one of `webhooks`.
+    pub(crate) fn new(webhooks: Vec<WebhookPrefix>) -> CogPredictions {
+        CogPredictions { store: CogPredictionStore::default(), webhooks: WebhookClient::new(webhooks) }
+    }
+
+    /// Ends a prediction, unless it is over; what is computed for it stops.
+    fn cancel_prediction(prediction: &CogPrediction, now_ms: u64) {
+        if prediction.finish(CogPredictionOutcome::Canceled, now_ms) {
+            tracing::debug!(prediction = prediction.id, "canceled");
+        }
+    }
+}
+
+/// `POST /predictions`.
+pub(crate) async fn create(State(app): State<AppState>, request: Request) -> Result<Response, ApiError> {
+    create_or_find(app, request, None).await
+}
+
+/// `PUT /predictions/{id}`.
+pub(crate) async fn put(
+    State(app): State<AppState>,
+    Path(id): Path<String>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    create_or_find(app, request, Some(request::parse_id(&id)?)).await
+}
+
+/// `GET /predictions/{id}`: where it stands, at once, at its end with `Prefer: wait=SECONDS`, or as events.
+pub(crate) async fn show(
+    State(app): State<AppState>,
+    Path(id): Path<String>,
+    owner: PredictionOwner,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    let prediction = find_prediction(&app, &owner, &id)?;
+    match WaitPreference::from_headers(&headers) {
+        WaitPreference::Events(after) => return Ok(events::stream_events(prediction, after, None)),
+        WaitPreference::UpTo(wait) => drop(timeout(wait, prediction.wait_until_finished()).await),
+        WaitPreference::UntilFinished => {}
+    }
+    Ok(json_text(prediction.to_json()))
+}
+
+/// `POST /predictions/{id}/cancel`.
+pub(crate) async fn cancel(
+    State(app): State<AppState>,
+    Path(id): Path<String>,
+    owner: PredictionOwner,
+    actor: Actor,
+) -> Result<Response, ApiError> {
+    let prediction = find_prediction(&app, &owner, &id).map_err(ApiError::from);
+    app.audit().record(&actor, AuditAction::PredictionCancel, &id, "", &prediction);
+    let prediction = prediction?;
+    CogPredictions::cancel_prediction(&prediction, app.now_ms());
+    Ok(json_text(prediction.to_json()))
+}
+
+fn find_prediction(app: &AppState, owner: &PredictionOwner, id: &str) -> Result<Arc<CogPrediction>, PredictionError> {
+    let found = app.predictions().store.get(owner, id, Instant::now());
+    found.ok_or_else(|| PredictionError::NotFound { id: id.chars().take(128).collect() })
+}
+
+async fn create_or_find(app: AppState, request: Request, id: Option<String>) -> Result<Response, ApiError> {
+    let (parts, body) = request.into_parts();
+    let (deadline, keep) =
+        (PredictionDeadline::from_headers(&parts.headers)?, KeepAliveOverride::from_request(&parts)?);
+    let owner = PredictionOwner::from_extensions(&parts.extensions);
+    let patience = WaitPreference::from_headers(&parts.headers);
+    if !request::is_json_content_type(&parts.headers) {
+        let got = parts.headers.get(header::CONTENT_TYPE).map(|value| String::from_utf8_lossy(value.as_bytes()));
+        let got = got.unwrap_or_default().chars().take(80).collect();
+        return Err(ApiError::MediaType { got, expected: "application/json" });
+    }
+    let body = app.body_reader().read(&parts, body, BODY_BYTES_MAX).await;
+    let body = body.inspect_err(|error| count_rejection(app.metrics(), error))?;
+    let asked = CogPredictionRequest::parse(&body.bytes)?;
+    let digest = if id.is_some() { Some(asked.digest()?) } else { None };
+    if let (Some(id), Some(digest)) = (&id, &digest)
+        && let Some(there) = app.predictions().store.get(&owner, id, Instant::now())
+    {
+        if !there.matches_request(digest) {
+            return Err(PredictionError::Conflict { id: id.clone() }.into());
+        }
+        return Ok(respond(&app, there, patience, false).await);
+    }
+    if let Some(address) = &asked.webhook {
+        app.predictions().webhooks.check(address)?;
+    }
+    let mut call = PredictionCall::begin(&app, asked.model.as_ref(), deadline, keep, &body).await?;
+    let began = Instant::now();
+    let inputs = decode_inputs(call.signature(), &asked, &body).await;
+    let inputs = call.record_decode(began, inputs)?;
+    let now_ms = app.now_ms();
+    let own = id.is_none();
+    let id = id.unwrap_or_else(|| id::new(now_ms).to_ascii_lowercase());
+    let by = (call.live_version().model.clone(), call.live_version().version);
+    let prediction = CogPrediction::new((owner, id), by, digest, &asked.input, now_ms);
+    let prediction = app.predictions().store.add(prediction, Instant::now())?;
+    let webhook = asked.webhook.map(|address| app.predictions().webhooks.start(address, asked.webhook_filter));
+    drop(body);
+    let pieces = matches!(patience, WaitPreference::Events(_));
+    execution::spawn_prediction(&app, &prediction, call, inputs, pieces, webhook);
+    Ok(respond(&app, prediction, patience, own).await)
+}
+
+/// The inputs, decoded on a thread that may take long where they are large.
+async fn decode_inputs(
+    signature: &ModelSignature,
+    asked: &CogPredictionRequest,
+    body: &BufferedBody,
+) -> Result<PredictionInputs, ApiError> {
+    if asked.input.len() <= INLINE_BYTES_MAX {
+        return Ok(decode::decode_json(signature, &asked.input)?);
+    }
+    let (signature, input, thread) = (signature.clone(), asked.input.clone(), body.acquire_thread().await?);
+    let decode = move || {
+        let _thread = thread;
+        decode::decode_json(&signature, &input)
+    };
+    let decoded = tokio::task::spawn_blocking(decode).await;
+    Ok(decoded.map_err(|error| ApiError::Internal { cause: format!("decoding: {error}") })??)
+}
+
+/// The answer that the client waits for. One whose client alone knows of it (`own`) ends when that client goes, unless it
+/// asked not to wait.
+async fn respond(app: &AppState, prediction: Arc<CogPrediction>, patience: WaitPreference, own: bool) -> Response {
+    match patience {
+        WaitPreference::Events(after) => {
+            let guard = own.then(|| CancelPredictionOnDrop::new(app, &prediction));
+            events::stream_events(prediction, after, guard)
+        }
+        WaitPreference::UntilFinished => {
+            let _guard = own.then(|| CancelPredictionOnDrop::new(app, &prediction));
+            prediction.wait_until_finished().await;
+            json_text(prediction.to_json())
+        }
+        WaitPreference::UpTo(wait) => {
+            if timeout(wait, prediction.wait_until_finished()).await.is_ok() && !wait.is_zero() {
+                return json_text(prediction.to_json());
+            }
+            let mut response = accepted(prediction.to_json());
+            let headers = response.headers_mut();
+            if let Ok(location) = HeaderValue::try_from(format!("/predictions/{}", prediction.id)) {
+                headers.insert(header::LOCATION, location);
+            }
+            let applied = HeaderName::from_static("preference-applied");
+            headers.insert(applied, HeaderValue::from_static("respond-async"));
+            response
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Computing a prediction in a task of its own, which goes on without the request that began it.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::CogPredictions;
+use super::prediction::{CogPrediction, CogPredictionOutcome};
+use super::webhook::PredictionWebhook;
+use crate::app::AppState;
+use crate::error::ApiError;
+use crate::predict::decode::PredictionInputs;
+use crate::predict::prediction_call::PredictionCall;
+use crate::predict::{encode, event_stream};
+
+/// Computes `inputs` as `prediction`. With `pieces`, parts of outputs become events as they come.
+pub(super) fn spawn_prediction(
+    app: &AppState,
+    prediction: &Arc<CogPrediction>,
+    call: PredictionCall,
+    inputs: PredictionInputs,
+    pieces: bool,
+    webhook: Option<PredictionWebhook>,
+) {
+    let (work, of) = (app.clone(), Arc::clone(prediction));
+    let task = tokio::spawn(async move {
+        of.mark_started(work.now_ms());
+        if pieces { run_streaming(&of, call, inputs).await } else { run_whole(call, inputs).await }
+    });
+    prediction.set_task(task.abort_handle());
+    let (app, prediction) = (app.clone(), Arc::clone(prediction));
+    tokio::spawn(async move {
+        if let Some(webhook) = &webhook {
+            webhook.send_started(|| prediction.to_json());
+        }
+        let end = match task.await {
+            Ok(Ok(end)) => end,
+            Ok(Err(error)) => CogPredictionOutcome::Failed(error.body().error),
+            Err(stopped) if stopped.is_cancelled() => CogPredictionOutcome::Canceled,
+            Err(panicked) => {
+                let cause = format!("predicting: {panicked}");
+                CogPredictionOutcome::Failed(ApiError::Internal { cause }.body().error)
+            }
+        };
+        prediction.finish(end, app.now_ms());
+        app.predictions().store.mark_finished(&prediction, Instant::now());
+        if let Some(webhook) = webhook {
+            webhook.send_completed(|| prediction.to_json());
+        }
+    });
+}
+
+async fn run_whole(call: PredictionCall, inputs: PredictionInputs) -> Result<CogPredictionOutcome, ApiError> {
+    let mut answer = call.run(inputs).await?;
+    let json = answer.encode(|answer| encode::encode_json(answer.signature(), &answer.tensors, answer.items))?;
+    Ok(CogPredictionOutcome::Succeeded(json, answer.timings.compute))
+}
+
+async fn run_streaming(
+    prediction: &CogPrediction,
+    call: PredictionCall,
+    inputs: PredictionInputs,
+) -> Result<CogPredictionOutcome, ApiError> {
+    let (mut pieces, work) = event_stream::spawn_streaming(call, inputs);
+    let began = Instant::now();
+    while let Some(piece) = pieces.recv().await {
+        prediction.push_output_piece(&piece);
+    }
+    Ok(CogPredictionOutcome::Succeeded(event_stream::wait_for_response(work).await?.json, began.elapsed()))
+}
+
+/// Cancels a prediction when it is dropped: nobody else knows of it, so nobody would read what it gives.
+#[derive(Debug)]
+pub(super) struct CancelPredictionOnDrop {
+    prediction: Arc<CogPrediction>,
+    app: AppState,
+}
+
+impl CancelPredictionOnDrop {
+    pub(super) fn new(app: &AppState, prediction: &Arc<CogPrediction>) -> CancelPredictionOnDrop {
+        CancelPredictionOnDrop { prediction: Arc::clone(prediction), app: app.clone() }
+    }
+}
+
+impl Drop for CancelPredictionOnDrop {
+    fn drop(&mut self) {
+        CogPredictions::cancel_prediction(&self.prediction, self.app.now_ms());
+    }
+}

@@ -1,0 +1,286 @@
+//! One prediction from its request to its end: its state, and the events that clients read.
+//!
+//! It ends once: whatever comes after succeeding, failing or being canceled changes nothing.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use saggar_jobs::logs::timestamp;
+use saggar_store::digest::Digest;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+
+use super::owner::PredictionOwner;
+use crate::limits::{PREDICTION_EVENTS_BYTES_MAX, PREDICTION_INPUT_BYTES_MAX};
+
+/// Where a prediction stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CogPredictionStatus {
+    Starting,
+    Processing,
+    Succeeded,
+    Failed,
+    Canceled,
+}
+
+impl CogPredictionStatus {
+    fn name(self) -> &'static str {
+        match self {
+            CogPredictionStatus::Starting => "starting",
+            CogPredictionStatus::Processing => "processing",
+            CogPredictionStatus::Succeeded => "succeeded",
+            CogPredictionStatus::Failed => "failed",
+            CogPredictionStatus::Canceled => "canceled",
+        }
+    }
+
+    pub(super) fn is_terminal(self) -> bool {
+        matches!(self, CogPredictionStatus::Succeeded | CogPredictionStatus::Failed | CogPredictionStatus::Canceled)
+    }
+}
+
+/// How a prediction ended.
+#[derive(Debug)]
+pub(super) enum CogPredictionOutcome {
+    /// With outputs, as JSON, computed in this time.
+    Succeeded(String, Duration),
+    /// With this error.
+    Failed(String),
+    Canceled,
+}
+
+/// What a client that reads events is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum CogPredictionEvent {
+    Start,
+    /// A piece of an output, as JSON.
+    Output(Arc<str>),
+    Metric,
+    Completed,
+}
+
+/// One prediction.
+#[derive(Debug)]
+pub(super) struct CogPrediction {
+    pub(super) owner: PredictionOwner,
+    pub(super) id: String,
+    /// The model that computes it.
+    model: String,
+    version: u64,
+    /// Of what was asked for.
+    digest: Option<Digest>,
+    /// The input as it was sent, where it is small.
+    input: Option<Bytes>,
+    created_ms: u64,
+    state: Mutex<CogPredictionState>,
+    /// How many events there are.
+    events: watch::Sender<usize>,
+}
+
+#[derive(Debug)]
+struct CogPredictionState {
+    status: CogPredictionStatus,
+    started_ms: Option<u64>,
+    completed_ms: Option<u64>,
+    output: Option<String>,
+    error: Option<String>,
+    predict_time: Option<Duration>,
+    events: Vec<CogPredictionEvent>,
+    events_bytes: usize,
+    task: Option<AbortHandle>,
+}
+
+impl CogPrediction {
+    /// A prediction of this owner, by this version of a model.
+    pub(super) fn new(
+        (owner, id): (PredictionOwner, String),
+        (model, version): (String, u64),
+        digest: Option<Digest>,
+        input: &Bytes,
+        now_ms: u64,
+    ) -> CogPrediction {
+        // A copy, so that the rest of the request's body is let go.
+        let input = (input.len() <= PREDICTION_INPUT_BYTES_MAX).then(|| Bytes::copy_from_slice(input));
+        let state = CogPredictionState {
+            status: CogPredictionStatus::Starting,
+            started_ms: None,
+            completed_ms: None,
+            output: None,
+            error: None,
+            predict_time: None,
+            events: vec![CogPredictionEvent::Start],
+            events_bytes: 0,
+            task: None,
+        };
+        let state = Mutex::new(state);
+        CogPrediction {
+            owner,
+            id,
+            model,
+            version,
+            digest,
+            input,
+            created_ms: now_ms,
+            state,
+            events: watch::Sender::new(1),
+        }
+    }
+
+    // A panic while the lock is held leaves the state whole: each change is made at once.
+    fn lock_state(&self) -> MutexGuard<'_, CogPredictionState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether it is what was asked for. One whose identifier the server chose is never asked for again.
+    pub(super) fn matches_request(&self, digest: &Digest) -> bool {
+        self.digest.as_ref() == Some(digest)
+    }
+
+    pub(super) fn status(&self) -> CogPredictionStatus {
+        self.lock_state().status
+    }
+
+    /// Bytes of it that are kept.
+    pub(super) fn stored_bytes(&self) -> usize {
+        let state = self.lock_state();
+        let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+        size_of::<CogPrediction>()
+            + self.input.as_ref().map_or(0, Bytes::len)
+            + text(&state.output)
+            + text(&state.error)
+            + state.events_bytes
+            + state.events.len() * size_of::<CogPredictionEvent>()
+    }
+
+    /// It is being computed, by `task`, unless somebody canceled it in the meantime.
+    pub(super) fn set_task(&self, task: AbortHandle) {
+        let mut state = self.lock_state();
+        if state.status.is_terminal() { task.abort() } else { state.task = Some(task) }
+    }
+
+    /// Its turn has come.
+    pub(super) fn mark_started(&self, now_ms: u64) {
+        let mut state = self.lock_state();
+        if !state.status.is_terminal() {
+            state.status = CogPredictionStatus::Processing;
+            state.started_ms = Some(now_ms);
+        }
+    }
+
+    /// Adds a piece of an output, while there is room: the whole output has it too.
+    pub(super) fn push_output_piece(&self, json: &str) {
+        let mut state = self.lock_state();
+        let bytes = json.len() + size_of::<CogPredictionEvent>();
+        if state.status.is_terminal() || state.events_bytes + bytes > PREDICTION_EVENTS_BYTES_MAX {
+            return;
+        }
+        state.events_bytes += bytes;
+        state.events.push(CogPredictionEvent::Output(json.into()));
+        self.events.send_replace(state.events.len());
+    }
+
+    /// Ends it, unless it is over. Gives whether it was not.
+    pub(super) fn finish(&self, end: CogPredictionOutcome, now_ms: u64) -> bool {
+        let mut state = self.lock_state();
+        if state.status.is_terminal() {
+            return false;
+        }
+        state.completed_ms = Some(now_ms);
+        match end {
+            CogPredictionOutcome::Succeeded(output, time) => {
+                state.status = CogPredictionStatus::Succeeded;
+                state.output = Some(output);
+                state.predict_time = Some(time);
+                state.events.push(CogPredictionEvent::Metric);
+            }
+            CogPredictionOutcome::Failed(error) => {
+                state.status = CogPredictionStatus::Failed;
+                state.error = Some(error);
+            }
+            CogPredictionOutcome::Canceled => {
+                state.status = CogPredictionStatus::Canceled;
+                if let Some(task) = state.task.take() {
+                    task.abort();
+                }
+            }
+        }
+        state.events.push(CogPredictionEvent::Completed);
+        self.events.send_replace(state.events.len());
+        true
+    }
+
+    /// Waits until it is over.
+    pub(super) async fn wait_until_finished(&self) {
+        let mut events = self.events.subscribe();
+        while !self.status().is_terminal() {
+            // The sender lives as long as this prediction does.
+            let _ = events.changed().await;
+        }
+    }
+
+    /// The event of this number, from 0, once it is there; none after the last.
+    pub(super) async fn wait_for_event(&self, at: usize) -> Option<CogPredictionEvent> {
+        let mut events = self.events.subscribe();
+        loop {
+            {
+                let state = self.lock_state();
+                if let Some(event) = state.events.get(at) {
+                    return Some(event.clone());
+                }
+                if state.status.is_terminal() {
+                    return None;
+                }
+            }
+            let _ = events.changed().await;
+        }
+    }
+
+    /// An event's name and data.
+    pub(super) fn event_payload(&self, event: &CogPredictionEvent) -> (&'static str, String) {
+        match event {
+            CogPredictionEvent::Start => ("start", self.to_json_as(Some(CogPredictionStatus::Starting))),
+            CogPredictionEvent::Output(piece) => ("output", piece.to_string()),
+            CogPredictionEvent::Metric => {
+                let time = self.lock_state().predict_time.unwrap_or_default().as_secs_f64();
+                ("metric", json!({ "predict_time": time }).to_string())
+            }
+            CogPredictionEvent::Completed => ("completed", self.to_json()),
+        }
+    }
+
+    /// It as JSON.
+    pub(super) fn to_json(&self) -> String {
+        self.to_json_as(None)
+    }
+
+    /// It as JSON; as it was when it was made, where that is asked for. The input and the output are text already.
+    fn to_json_as(&self, earlier: Option<CogPredictionStatus>) -> String {
+        let state = self.lock_state();
+        let is_earlier = earlier.is_some();
+        let time = |ms: Option<u64>| ms.map(|ms| timestamp(i64::try_from(ms).unwrap_or(i64::MAX)));
+        let later = |ms: Option<u64>| time(ms.filter(|_| !is_earlier));
+        let metrics =
+            state.predict_time.filter(|_| !is_earlier).map(|time| json!({ "predict_time": time.as_secs_f64() }));
+        let head = json!({
+            "id": self.id,
+            "model": self.model,
+            "version": self.version.to_string(),
+            "status": earlier.unwrap_or(state.status).name(),
+        });
+        let tail = json!({
+            "error": state.error.as_ref().filter(|_| !is_earlier),
+            "logs": "",
+            "created_at": time(Some(self.created_ms)),
+            "started_at": later(state.started_ms),
+            "completed_at": later(state.completed_ms),
+            "metrics": metrics.unwrap_or_else(|| Value::Object(serde_json::Map::new())),
+        });
+        let (head, tail) = (head.to_string(), tail.to_string());
+        let input = self.input.as_ref().map(|input| String::from_utf8_lossy(input));
+        let input = input.map(|input| format!("\"input\":{input},")).unwrap_or_default();
+        let output = state.output.as_deref().filter(|_| !is_earlier).unwrap_or("null");
+        format!("{},{input}\"output\":{output},{}", &head[..head.len() - 1], &tail[1..])
+    }
+}

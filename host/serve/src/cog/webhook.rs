@@ -1,0 +1,299 @@
+//! Telling another server how a prediction goes. Off, unless the operator names addresses: a request must not make this
+//! server call whatever it can reach. So only what begins as an allowed address is called, redirects are not followed, no
+//! proxy is asked, and what the other server answers is dropped unread.
+//!
+//! An event goes out once its forerunner has; the last is tried several times.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::Uri;
+use tokio::sync::{Semaphore, mpsc};
+
+use super::error::PredictionError;
+use crate::limits::{
+    CONCURRENT_WEBHOOKS_MAX, WEBHOOK_ADDRESS_BYTES_MAX, WEBHOOK_BACKOFF, WEBHOOK_TIME_MAX, WEBHOOK_TRIES_MAX,
+};
+
+/// The beginning of addresses that may be called: `https://example.com/hooks`, whose path ends at a `/` of theirs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WebhookPrefix {
+    https: bool,
+    /// Host and port.
+    host: (String, u16),
+    path: String,
+}
+
+/// Why a text is no address to call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct WebhookAddressError(&'static str);
+
+impl FromStr for WebhookPrefix {
+    type Err = WebhookAddressError;
+
+    fn from_str(text: &str) -> Result<WebhookPrefix, WebhookAddressError> {
+        let prefix = WebhookPrefix::parse_prefix(text)?;
+        if text.contains('?') { Err(WebhookAddressError("an allowed address ends before the `?`")) } else { Ok(prefix) }
+    }
+}
+
+impl WebhookPrefix {
+    /// The parts of an address by which it is allowed.
+    fn parse_prefix(text: &str) -> Result<WebhookPrefix, WebhookAddressError> {
+        if text.len() > WEBHOOK_ADDRESS_BYTES_MAX {
+            return Err(WebhookAddressError("the address is too long"));
+        }
+        if text.contains(['\\', '#']) || text.chars().any(|c| c.is_whitespace() || c.is_control()) {
+            return Err(WebhookAddressError("the address has a character that no address has"));
+        }
+        let uri: Uri = text.parse().map_err(|_| WebhookAddressError("it is no address"))?;
+        let https = match uri.scheme_str() {
+            Some("https") => true,
+            Some("http") => false,
+            _ => return Err(WebhookAddressError("the address must begin with https:// or http://")),
+        };
+        let authority = uri.authority().ok_or(WebhookAddressError("the address names no host"))?;
+        if authority.as_str().contains('@') {
+            return Err(WebhookAddressError("the address must not hold a user or a password"));
+        }
+        let host = authority.host().to_ascii_lowercase();
+        let port = authority.port_u16().unwrap_or(if https { 443 } else { 80 });
+        let path = uri.path().to_owned();
+        // `..` and what a server may decode to it would lead out of an allowed path.
+        let lower = path.to_ascii_lowercase();
+        let climbs = lower.split('/').any(|part| matches!(part, "." | ".."));
+        if host.is_empty() || climbs || ["%2e", "%2f", "%5c", "%00"].iter().any(|code| lower.contains(code)) {
+            return Err(WebhookAddressError(
+                "the address must be plain: no `.`, `..`, or encoded dots and slashes in its path",
+            ));
+        }
+        Ok(WebhookPrefix { https, host: (host, port), path })
+    }
+
+    fn allows(&self, address: &WebhookPrefix) -> bool {
+        let rest = address.path.strip_prefix(&self.path);
+        let within = rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || self.path.ends_with('/'));
+        self.https == address.https && self.host == address.host && within
+    }
+}
+
+/// Without what may be secret: paths and queries.
+impl fmt::Display for WebhookPrefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (host, port) = &self.host;
+        write!(f, "{}://{host}:{port}", if self.https { "https" } else { "http" })
+    }
+}
+
+/// The events that go to a webhook.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct WebhookEventFilter {
+    pub(super) start: bool,
+    pub(super) completed: bool,
+}
+
+impl Default for WebhookEventFilter {
+    fn default() -> WebhookEventFilter {
+        WebhookEventFilter { start: true, completed: true }
+    }
+}
+
+impl WebhookEventFilter {
+    /// A list of events. Those for pieces and logs may be named, and there are none: a webhook is told the whole.
+    pub(super) fn parse(value: &[u8]) -> Result<WebhookEventFilter, PredictionError> {
+        if value == b"null" {
+            return Ok(WebhookEventFilter::default());
+        }
+        let reason = "webhook_events_filter: expected a list of start, output, logs and completed";
+        let refuse = || PredictionError::Body { reason: reason.to_owned() };
+        let names: Vec<String> = serde_json::from_slice(value).map_err(|_| refuse())?;
+        if !names.iter().all(|name| ["start", "output", "logs", "completed"].contains(&name.as_str())) {
+            return Err(refuse());
+        }
+        let has = |event: &str| names.iter().any(|name| name == event);
+        Ok(WebhookEventFilter { start: has("start"), completed: has("completed") })
+    }
+}
+
+/// The addresses that may be called, and the client that calls them.
+#[derive(Debug)]
+pub(super) struct WebhookClient {
+    allowed: Vec<WebhookPrefix>,
+    agent: ureq::Agent,
+    call_permits: Arc<Semaphore>,
+}
+
+/// Where one prediction's events go. When it is dropped, what was told is still sent.
+#[derive(Debug)]
+pub(super) struct PredictionWebhook {
+    filter: WebhookEventFilter,
+    queue: mpsc::Sender<String>,
+}
+
+impl WebhookClient {
+    pub(super) fn new(allowed: Vec<WebhookPrefix>) -> WebhookClient {
+        let config = ureq::Agent::config_builder()
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .proxy(None)
+            .timeout_global(Some(WEBHOOK_TIME_MAX))
+            .user_agent(concat!("saggar/", env!("CARGO_PKG_VERSION")));
+        let at_once = Arc::new(Semaphore::new(CONCURRENT_WEBHOOKS_MAX));
+        WebhookClient { allowed, agent: ureq::Agent::new_with_config(config.build()), call_permits: at_once }
+    }
+
+    /// Whether events may be sent to this address.
+    ///
+    /// # Errors
+    /// `PredictionWebhook`.
+    pub(super) fn check(&self, address: &str) -> Result<(), PredictionError> {
+        let refuse = |reason| PredictionError::Webhook { reason };
+        if self.allowed.is_empty() {
+            return Err(refuse("this server sends none; `saggar serve --webhooks-allow ADDRESS` has it send them"));
+        }
+        let wanted = WebhookPrefix::parse_prefix(address).map_err(|WebhookAddressError(reason)| refuse(reason))?;
+        if !self.allowed.iter().any(|allowed| allowed.allows(&wanted)) {
+            return Err(refuse("the address is not one that this server was allowed to call"));
+        }
+        Ok(())
+    }
+
+    /// Sends events to an address that was checked.
+    pub(super) fn start(&self, address: String, filter: WebhookEventFilter) -> PredictionWebhook {
+        // A prediction has two events, so there is always room.
+        let (queue, mut events) = mpsc::channel::<String>(2);
+        let (agent, at_once) = (self.agent.clone(), Arc::clone(&self.call_permits));
+        tokio::spawn(async move {
+            let shown = WebhookPrefix::parse_prefix(&address).map(|address| address.to_string()).unwrap_or_default();
+            while let Some(body) = events.recv().await {
+                // The last event is worth trying again, and holds nothing up.
+                let tries = if events.is_closed() && events.is_empty() { WEBHOOK_TRIES_MAX } else { 1 };
+                if let Err(reason) = deliver(&agent, &at_once, &address, &body, tries).await {
+                    tracing::warn!(to = shown, reason, "webhook not delivered");
+                }
+            }
+        });
+        PredictionWebhook { filter, queue }
+    }
+}
+
+impl PredictionWebhook {
+    pub(super) fn send_started(&self, prediction: impl FnOnce() -> String) {
+        if self.filter.start {
+            let _ = self.queue.try_send(prediction());
+        }
+    }
+
+    /// The last event.
+    pub(super) fn send_completed(self, prediction: impl FnOnce() -> String) {
+        if self.filter.completed {
+            let _ = self.queue.try_send(prediction());
+        }
+    }
+}
+
+/// Posts `body`, again after growing pauses where the other server cannot take it now.
+async fn deliver(
+    agent: &ureq::Agent,
+    at_once: &Arc<Semaphore>,
+    address: &str,
+    body: &str,
+    tries: u32,
+) -> Result<(), String> {
+    let mut pause = WEBHOOK_BACKOFF;
+    for left in (0..tries).rev() {
+        let permit = Arc::clone(at_once).acquire_owned().await.map_err(|error| error.to_string())?;
+        let (agent, address, body) = (agent.clone(), address.to_owned(), body.to_owned());
+        let post = move || {
+            let _permit = permit;
+            let answer = agent.post(&address).header("content-type", "application/json").send(body);
+            answer.map(|answer| answer.status().as_u16())
+        };
+        let answered = tokio::task::spawn_blocking(post).await.map_err(|error| error.to_string())?;
+        let reason = match answered {
+            Ok(200..=299) => return Ok(()),
+            Ok(status @ (408 | 429 | 500..)) => format!("it answered {status}"),
+            Ok(status) => return Err(format!("it answered {status}, so it is not tried again")),
+            Err(error) => error_kind(&error).to_owned(),
+        };
+        if left == 0 {
+            return Err(reason);
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(Duration::from_secs(60));
+    }
+    Ok(())
+}
+
+/// What went wrong, without the address, which may hold a secret.
+fn error_kind(error: &ureq::Error) -> &'static str {
+    match error {
+        ureq::Error::Timeout(_) => "it did not answer in time",
+        ureq::Error::HostNotFound => "its name is not known",
+        ureq::Error::ConnectionFailed | ureq::Error::Io(_) => "the connection failed",
+        _ => "the exchange failed",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_allowed_webhook_addresses_are_called() {
+        let webhooks =
+            |allowed: &[&str]| WebhookClient::new(allowed.iter().map(|text| text.parse().unwrap()).collect());
+        let some = webhooks(&["https://example.com/hooks", "http://127.0.0.1:9000/"]);
+        for good in [
+            "https://example.com/hooks",
+            "https://EXAMPLE.com:443/hooks/a?secret=1",
+            "http://127.0.0.1:9000/x/y",
+            "http://127.0.0.1:9000",
+        ] {
+            assert_eq!(some.check(good), Ok(()), "{good}");
+        }
+        for bad in [
+            "http://example.com/hooks",
+            "https://example.com/hooksx",
+            "https://example.com/",
+            "https://example.com:444/hooks",
+            "https://example.com.evil.org/hooks",
+            "https://example.com@evil.org/hooks",
+            "https://evil.org/https://example.com/hooks",
+            "https://example.com/hooks/../admin",
+            "https://example.com/hooks/%2e%2e/admin",
+            "https://example.com/hooks/..%2fadmin",
+            "https://example.com\\@evil.org/hooks",
+            "http://127.0.0.1:9001/",
+            "http://localhost:9000/",
+            "http://2130706433:9000/",
+            "file:///etc/passwd",
+            "gopher://127.0.0.1:9000/",
+            "//example.com/hooks",
+            "/hooks",
+            "not an address",
+            "",
+        ] {
+            assert!(some.check(bad).is_err(), "{bad}");
+        }
+        assert!(webhooks(&[]).check("https://example.com/hooks").unwrap_err().to_string().contains("--webhooks-allow"));
+        for bad in ["example.com", "https://example.com/a?b", "ftp://example.com", "https://u:p@example.com"] {
+            assert!(bad.parse::<WebhookPrefix>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn webhook_event_filters_are_parsed_or_refused() {
+        assert_eq!(WebhookEventFilter::parse(b"null").unwrap(), WebhookEventFilter { start: true, completed: true });
+        assert_eq!(
+            WebhookEventFilter::parse(br#"["completed", "logs"]"#).unwrap(),
+            WebhookEventFilter { start: false, completed: true }
+        );
+        assert!(WebhookEventFilter::parse(br#"["done"]"#).is_err());
+        assert!(WebhookEventFilter::parse(br#""completed""#).is_err());
+    }
+}

@@ -1,0 +1,162 @@
+//! What failures of the floors below are to a client: of plugins, imports, jobs and datasets.
+
+use axum::http::StatusCode;
+use saggar_jobs::JobError;
+use saggar_plugin::PluginError;
+use saggar_store::SecretError;
+use saggar_store::error::{DatasetError, ModelError, RecordError, StoreError};
+
+use super::{ErrorMapping, internal_mapping, retryable};
+use crate::models::ImportError;
+
+/// A file that did not become a model.
+pub(super) fn map_import_error(error: &ImportError) -> ErrorMapping {
+    let of = |status, code, hint: &str| ErrorMapping { status, code, hint: hint.to_owned() };
+    match error {
+        ImportError::NoPlugin { .. } => of(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "no_importer",
+            "build it with `saggar build plugins/onnx`, or name it with `saggar serve --onnx-plugin`",
+        ),
+        ImportError::Plugin(PluginError::CompilerBusy { .. }) => compiler_busy(),
+        ImportError::Plugin(PluginError::CompilerStopped) => retryable("stopping"),
+        ImportError::MissingFile { name } => {
+            let hint = format!(
+                "send both in one form: curl -F model=@MODEL.onnx -F data=@{name}; `saggar import` sends them by itself"
+            );
+            of(StatusCode::UNPROCESSABLE_ENTITY, "missing_file", &hint)
+        }
+        ImportError::TooLarge { .. } => of(StatusCode::PAYLOAD_TOO_LARGE, "too_large", ""),
+        ImportError::BadFileName { .. }
+        | ImportError::UnknownFile { .. }
+        | ImportError::TooManyFiles { .. }
+        | ImportError::Unreadable { .. }
+        | ImportError::Plugin(_) => of(StatusCode::UNPROCESSABLE_ENTITY, "bad_file", "nothing was published"),
+        ImportError::Model(ModelError::BadName { .. }) => of(StatusCode::BAD_REQUEST, "bad_name", ""),
+        ImportError::Model(_) => internal_mapping(),
+    }
+}
+
+/// A plugin that was uploaded and is refused.
+pub(super) fn map_uploaded_plugin_error(error: &PluginError) -> ErrorMapping {
+    match error {
+        PluginError::CompilerBusy { .. } => compiler_busy(),
+        PluginError::CompilerStopped => retryable("stopping"),
+        _ => ErrorMapping { status: StatusCode::UNPROCESSABLE_ENTITY, code: "bad_plugin", hint: String::new() },
+    }
+}
+
+/// More is being compiled and imported than may be at a time.
+fn compiler_busy() -> ErrorMapping {
+    let hint = "try again a little later".to_owned();
+    ErrorMapping { status: StatusCode::SERVICE_UNAVAILABLE, code: "compiler_busy", hint }
+}
+
+/// A plugin's failure while it predicts.
+pub(super) fn map_plugin_error(error: &PluginError) -> ErrorMapping {
+    let of = |status, code, hint: &str| ErrorMapping { status, code, hint: hint.to_owned() };
+    match error {
+        PluginError::BadInput { .. } => of(StatusCode::BAD_REQUEST, "bad_input", ""),
+        PluginError::Guest { code: "invalid-argument" | "unsupported" | "not-found", .. } => {
+            of(StatusCode::UNPROCESSABLE_ENTITY, "plugin_rejected", "")
+        }
+        PluginError::Deadline { .. } => {
+            of(StatusCode::GATEWAY_TIMEOUT, "deadline", "give it more time with X-Saggar-Deadline-Ms")
+        }
+        PluginError::Busy { .. } => of(StatusCode::REQUEST_TIMEOUT, "deadline_queued", "give it more time"),
+        error => match error.reason() {
+            "TRAP" | "STACK_OVERFLOW" => of(StatusCode::INTERNAL_SERVER_ERROR, "plugin_trap", ""),
+            "DEVICE_LOST" => retryable("device_lost"),
+            "OUT_OF_MEMORY" => retryable("out_of_memory"),
+            _ => of(StatusCode::INTERNAL_SERVER_ERROR, "plugin_error", ""),
+        },
+    }
+}
+
+/// A job that cannot be had, or not so.
+pub(super) fn map_job_error(error: &JobError) -> ErrorMapping {
+    let of = |status, code| ErrorMapping { status, code, hint: String::new() };
+    match error {
+        JobError::Spec(_) | JobError::Records(RecordError::Invalid { .. }) => of(StatusCode::BAD_REQUEST, "bad_spec"),
+        JobError::NoQueue { .. } | JobError::Override { .. } | JobError::Cron { .. } => {
+            of(StatusCode::BAD_REQUEST, "bad_spec")
+        }
+        JobError::Records(RecordError::QueueFull { .. }) => of(StatusCode::TOO_MANY_REQUESTS, "queue_full"),
+        JobError::NotFound { .. } => of(StatusCode::NOT_FOUND, "not_found"),
+        JobError::NoTrainer { .. } => of(StatusCode::UNPROCESSABLE_ENTITY, "no_trainer"),
+        JobError::State { .. } | JobError::Read { .. } | JobError::Unresolved { .. } => {
+            of(StatusCode::CONFLICT, "bad_state")
+        }
+        _ => internal_mapping(),
+    }
+}
+
+/// More than may be stored.
+pub(super) fn quota_exceeded() -> ErrorMapping {
+    ErrorMapping { status: StatusCode::INSUFFICIENT_STORAGE, code: "quota_exceeded", hint: String::new() }
+}
+
+/// No room on the server's disk.
+pub(super) fn disk_full() -> ErrorMapping {
+    let hint =
+        "make room on the server's disk, with `saggar gc` or by removing other files, then send it again".to_owned();
+    ErrorMapping { status: StatusCode::INSUFFICIENT_STORAGE, code: "disk_full", hint }
+}
+
+/// A secret that cannot be kept.
+pub(super) fn map_secret_error(error: &SecretError) -> ErrorMapping {
+    let of = |status, code| ErrorMapping { status, code, hint: String::new() };
+    match error {
+        SecretError::BadName { .. } | SecretError::Projects(_) => of(StatusCode::BAD_REQUEST, "bad_name"),
+        SecretError::BadLength { .. } => of(StatusCode::BAD_REQUEST, "bad_secret"),
+        SecretError::TooMany => of(StatusCode::CONFLICT, "too_many"),
+        _ => internal_mapping(),
+    }
+}
+
+/// A dataset that cannot be had, or not so.
+pub(super) fn map_dataset_error(error: &DatasetError) -> ErrorMapping {
+    let of = |status, code| ErrorMapping { status, code, hint: String::new() };
+    match error {
+        DatasetError::Store(StoreError::QuotaExceeded { .. }) => quota_exceeded(),
+        DatasetError::Store(_) | DatasetError::Damaged { .. } => internal_mapping(),
+        DatasetError::NotFound { .. } => of(StatusCode::NOT_FOUND, "not_found"),
+        DatasetError::ChunksMissing { .. } => of(StatusCode::CONFLICT, "chunks_missing"),
+        DatasetError::TooLarge { .. } | DatasetError::Expands { .. } => of(StatusCode::PAYLOAD_TOO_LARGE, "too_large"),
+        DatasetError::DiskFull { .. } => disk_full(),
+        DatasetError::Busy { .. } => retryable("ingest_busy"),
+        DatasetError::BadName { .. } | DatasetError::BadPath { .. } => of(StatusCode::BAD_REQUEST, "bad_name"),
+        DatasetError::WrongDigest { .. } | DatasetError::WrongSize { .. } => {
+            of(StatusCode::BAD_REQUEST, "wrong_content")
+        }
+        _ => of(StatusCode::UNPROCESSABLE_ENTITY, "bad_dataset"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::super::ApiError;
+    use super::*;
+
+    #[test]
+    fn a_full_disk_has_the_same_status_on_every_route() {
+        let full = |kind: io::ErrorKind| StoreError::Io { path: "/state/x".into(), source: kind.into() };
+        for kind in [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded] {
+            let errors = [
+                ApiError::Store(full(kind)),
+                ApiError::Dataset(full(kind).into()),
+                ApiError::Model(full(kind).into()),
+                ApiError::Secret(full(kind).into()),
+            ];
+            for error in errors {
+                assert_eq!((error.status(), error.code()), (StatusCode::INSUFFICIENT_STORAGE, "disk_full"));
+                let body = error.body();
+                assert!(body.hint.contains("saggar gc") && !body.error.contains("/state"), "{body:?}");
+            }
+        }
+        let other = ApiError::Store(full(io::ErrorKind::PermissionDenied));
+        assert_eq!((other.status(), other.code()), (StatusCode::INTERNAL_SERVER_ERROR, "internal"));
+    }
+}

@@ -1,0 +1,23 @@
+//! Series of counters whose labels are known beforehand. They begin at 0 with the server: a counter that appears at its
+//! first event hides that event from `rate()` and `increase()`.
+
+use saggar_metrics::MetricHandles;
+
+use crate::access::AccessError;
+use crate::models::EVICTION_REASONS;
+use crate::predict::prediction_call;
+
+/// Creates the series.
+pub(crate) fn create_initial_series(families: &MetricHandles) {
+    for reason in prediction_call::REJECTION_REASONS.into_iter().chain(AccessError::REJECTION_REASONS) {
+        families.requests_rejected.with_label_values(&[reason]);
+    }
+    for reason in AccessError::FAILURE_REASONS {
+        families.auth_failures.with_label_values(&[reason]);
+    }
+    for reason in EVICTION_REASONS {
+        families.model_evictions.with_label_values(&[reason]);
+    }
+    families.watch_rescans.with_label_values::<&str>(&[]);
+    families.instance_start.with_label_values::<&str>(&[]);
+}

@@ -1,0 +1,145 @@
+//! A model version whose use of its device shows in the metrics: what it holds, and what it took.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use saggar_device::Meter;
+use saggar_metrics::MetricsRegistry;
+use saggar_plugin::{LoadedModel, ModelSignature, PluginError, PredictionOptions};
+
+use super::predictor::{LoadedVersion, ModelPredictor};
+use crate::predict::decode::PredictionTensor;
+
+/// The owner that models are in `saggar_gpu_memory_bytes`.
+const MEMORY_OWNER_LABEL: &str = "models";
+
+/// What was told the metrics so far.
+#[derive(Debug, Default)]
+struct ReportedDeviceUsage {
+    bytes: u64,
+    busy: Duration,
+    dispatches: u64,
+    submissions: u64,
+    written_bytes: u64,
+    read_bytes: u64,
+}
+
+/// A meter, and what the metrics were told of it. Where versions share one, its use is told once.
+#[derive(Debug)]
+pub struct DeviceUsageAccount {
+    meter: Meter,
+    reported: Mutex<ReportedDeviceUsage>,
+}
+
+impl DeviceUsageAccount {
+    /// An account of what the meter counts.
+    pub fn new(meter: Meter) -> DeviceUsageAccount {
+        DeviceUsageAccount { meter, reported: Mutex::default() }
+    }
+
+    /// Device bytes held now.
+    pub fn bytes(&self) -> u64 {
+        self.meter.bytes()
+    }
+
+    /// Adds to the metrics what changed since they were told last. Nothing where another thread is about it.
+    fn report(&self, metrics: &MetricsRegistry, device: &str, wait: bool) {
+        let mut told = if wait {
+            self.reported.lock().unwrap_or_else(PoisonError::into_inner)
+        } else {
+            let Ok(told) = self.reported.try_lock() else { return };
+            told
+        };
+        let meter = &self.meter;
+        let (bytes, busy) = (meter.bytes(), meter.busy_time());
+        let (dispatches, submissions) = (meter.dispatches(), meter.submissions());
+        let (written_bytes, read_bytes) = (meter.written_bytes(), meter.read_bytes());
+        let families = &metrics.families;
+        if bytes != told.bytes {
+            // Versions share the series, so each adds its own part.
+            families.gpu_memory.with_label_values(&[device, MEMORY_OWNER_LABEL]).add(bytes as f64 - told.bytes as f64);
+        }
+        if dispatches != told.dispatches {
+            let of = [device];
+            families.gpu_busy_seconds.with_label_values(&of).inc_by(busy.saturating_sub(told.busy).as_secs_f64());
+            families.gpu_dispatches.with_label_values(&of).inc_by(dispatches.saturating_sub(told.dispatches) as f64);
+            families.gpu_submissions.with_label_values(&of).inc_by(submissions.saturating_sub(told.submissions) as f64);
+        }
+        for (direction, now, before) in
+            [("host_to_device", written_bytes, told.written_bytes), ("device_to_host", read_bytes, told.read_bytes)]
+        {
+            if now != before {
+                families.tensor_copy.with_label_values(&[device, direction]).inc_by(now.saturating_sub(before));
+            }
+        }
+        *told = ReportedDeviceUsage { bytes, busy, dispatches, submissions, written_bytes, read_bytes };
+    }
+}
+
+/// Tells the metrics after each batch and when the version is freed.
+#[derive(Debug)]
+pub(super) struct MeteredPredictor {
+    /// None only while it is dropped.
+    predictor: Option<Arc<dyn ModelPredictor>>,
+    signature: ModelSignature,
+    device_usage: Vec<Arc<DeviceUsageAccount>>,
+    device: String,
+    metrics: Arc<MetricsRegistry>,
+}
+
+impl MeteredPredictor {
+    pub(super) fn new(loaded: LoadedVersion, metrics: Arc<MetricsRegistry>) -> MeteredPredictor {
+        let LoadedVersion { predictor, device, device_usage: accounts, .. } = loaded;
+        let signature = predictor.signature().clone();
+        let metered =
+            MeteredPredictor { predictor: Some(predictor), signature, device_usage: accounts, device, metrics };
+        metered.report(true);
+        metered
+    }
+
+    fn report(&self, wait: bool) {
+        for account in &self.device_usage {
+            account.report(&self.metrics, &self.device, wait);
+        }
+    }
+}
+
+impl ModelPredictor for MeteredPredictor {
+    fn signature(&self) -> &ModelSignature {
+        &self.signature
+    }
+
+    fn device_bytes(&self) -> u64 {
+        self.device_usage.iter().map(|account| account.bytes()).sum()
+    }
+
+    fn calls_driver(&self) -> bool {
+        self.predictor.as_ref().is_some_and(|predictor| predictor.calls_driver())
+    }
+
+    fn device_model(&self) -> Option<&LoadedModel> {
+        self.predictor.as_ref()?.device_model()
+    }
+
+    fn report_device_use(&self) {
+        self.report(false);
+    }
+
+    fn predict(
+        &self,
+        inputs: Vec<PredictionTensor>,
+        terms: &PredictionOptions,
+    ) -> Result<Vec<PredictionTensor>, PluginError> {
+        let predictor = self.predictor.as_ref().expect("it is taken when this is dropped, which nobody calls after");
+        let outputs = predictor.predict(inputs, terms);
+        self.report(false);
+        outputs
+    }
+}
+
+impl Drop for MeteredPredictor {
+    fn drop(&mut self) {
+        drop(self.predictor.take());
+        self.report(true);
+    }
+}

@@ -1,0 +1,94 @@
+//! Whose request is next: clients take turns by the items that were computed for them, so that one that sends many does
+//! not keep another waiting behind all of them. Source: Goyal, Vin and Cheng, Start-time fair queueing, SIGCOMM 1996.
+
+use crate::request_memory::ClientId;
+
+/// The clients with requests in a queue. There are few at a time, mostly one.
+#[derive(Debug, Default)]
+pub(super) struct ClientFairQueue(Vec<ClientQueueShare>);
+
+#[derive(Debug)]
+struct ClientQueueShare {
+    id: ClientId,
+    waiting: usize,
+    /// Items computed for it since it began to wait, on top of the fewest that another client had then.
+    items: u64,
+}
+
+impl ClientFairQueue {
+    /// A request of this client waits.
+    pub(super) fn add_request(&mut self, id: ClientId) {
+        match self.0.iter_mut().find(|client| client.id == id) {
+            Some(client) => client.waiting += 1,
+            None => {
+                let items = self.0.iter().map(|client| client.items).min().unwrap_or(0);
+                self.0.push(ClientQueueShare { id, waiting: 1, items });
+            }
+        }
+    }
+
+    /// A request of this client no longer waits; `items` of it are computed, or 0 where it was withdrawn.
+    pub(super) fn remove_request(&mut self, id: ClientId, items: usize) {
+        let Some(at) = self.0.iter().position(|client| client.id == id) else { return };
+        let client = &mut self.0[at];
+        client.waiting -= 1;
+        client.items = client.items.saturating_add(items as u64);
+        if client.waiting == 0 {
+            self.0.swap_remove(at);
+        }
+    }
+
+    /// The position of the request that is next, among positions with their clients in the order of their arrival.
+    pub(super) fn next_position(&self, mut requests: impl Iterator<Item = (usize, ClientId)>) -> Option<usize> {
+        if self.0.len() <= 1 {
+            return requests.next().map(|(at, _)| at);
+        }
+        let items = |id: ClientId| self.0.iter().find(|client| client.id == id).map_or(0, |client| client.items);
+        requests.min_by_key(|&(at, id)| (items(id), at)).map(|(at, _)| at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_single_request_waits_for_at_most_one_of_a_busy_client() {
+        let [many, one] = [ClientId(1), ClientId(2)];
+        let mut turns = ClientFairQueue::default();
+        let mut waiting = vec![many; 5];
+        waiting.iter().for_each(|&id| turns.add_request(id));
+        let take = |turns: &mut ClientFairQueue, waiting: &mut Vec<ClientId>, items| {
+            let at = turns.next_position(waiting.iter().copied().enumerate()).unwrap();
+            let id = waiting.remove(at);
+            turns.remove_request(id, items);
+            id
+        };
+        assert_eq!(take(&mut turns, &mut waiting, 100), many);
+        waiting.push(one);
+        turns.add_request(one);
+        assert_eq!(take(&mut turns, &mut waiting, 100), many, "the earliest of equals");
+        assert_eq!(take(&mut turns, &mut waiting, 1), one);
+        assert_eq!(take(&mut turns, &mut waiting, 100), many);
+        turns.remove_request(many, 0);
+        assert_eq!(take(&mut turns, &mut waiting, 100), many);
+        assert!(turns.0.is_empty());
+    }
+
+    #[test]
+    fn clients_share_the_queue_by_items() {
+        let [large, small] = [ClientId(1), ClientId(2)];
+        let mut turns = ClientFairQueue::default();
+        let mut waiting = [[large, small]; 20].concat();
+        waiting.iter().for_each(|&id| turns.add_request(id));
+        let mut taken = [0, 0];
+        for _ in 0..15 {
+            let at = turns.next_position(waiting.iter().copied().enumerate()).unwrap();
+            let id = waiting.remove(at);
+            let is_large = id == large;
+            turns.remove_request(id, if is_large { 8 } else { 1 });
+            taken[usize::from(is_large)] += 1;
+        }
+        assert_eq!(taken, [13, 2]);
+    }
+}

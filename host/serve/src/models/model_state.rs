@@ -1,0 +1,319 @@
+//! Where one model stands: which of its versions are up, what points to them, and what is known of the others.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::desired_state::{DesiredState, STABLE};
+use super::live_version::{LiveVersion, VersionOrigin, VersionState};
+use super::model_config::{KeepAlive, ModelConfig};
+use super::unserved_reason::{FollowPolicy, UnservedReason};
+
+/// A version whose files were found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ListedVersion {
+    /// Where it comes from, as far as its manifest can be read.
+    pub origin: Option<VersionOrigin>,
+    /// Why it cannot be loaded, or not yet.
+    pub reason: String,
+    /// Whether it was tried.
+    pub failed: bool,
+}
+
+/// A version as clients see it.
+#[derive(Clone, Debug)]
+pub struct VersionStatus {
+    /// Its number.
+    pub version: u64,
+    /// Where it stands.
+    pub state: VersionState,
+    /// Why, where there is something to explain.
+    pub reason: String,
+    /// Why it is not up although it is whole and was not refused.
+    pub unserved: Option<UnservedReason>,
+    /// Where it comes from, as far as that is known.
+    pub origin: Option<VersionOrigin>,
+    /// The version itself, where it is ready.
+    pub serving: Option<Arc<LiveVersion>>,
+    /// The names that point to it.
+    pub aliases: Vec<String>,
+    /// Its share of default requests.
+    pub traffic_percent: u32,
+}
+
+/// A model as clients see it.
+#[derive(Clone, Debug)]
+pub struct ModelStatus {
+    /// Its name.
+    pub name: String,
+    /// The version that default requests get.
+    pub serving: Option<Arc<LiveVersion>>,
+    /// Every version that is there, oldest first.
+    pub versions: Vec<VersionStatus>,
+    /// Whether it is up, and why not.
+    pub residency: Residency,
+    /// What users decided.
+    pub desired: DesiredState,
+    /// How it is served.
+    pub config: ModelConfig,
+    /// The last change of the default.
+    pub last_swap: Option<VersionSwap>,
+    /// How long a request asked for it to be kept.
+    pub requested_keep_alive: Option<KeepAlive>,
+    /// Which version the default is where no user promoted one.
+    pub follow: FollowPolicy,
+}
+
+impl ModelStatus {
+    /// Whether a version that is published becomes the default by itself.
+    pub fn follows_newest(&self) -> bool {
+        self.desired.fixed_default(self.follow).is_none() && self.follow == FollowPolicy::Newest
+    }
+
+    /// Says that versions that are published are not served by themselves, and what helps; empty where they are.
+    pub fn promotion_notice(&self) -> String {
+        let name = &self.name;
+        match (self.desired.promoted_version(), self.follow) {
+            (Some(version), FollowPolicy::Newest) => format!(
+                "{name}: version {version} was promoted and stays the default, also when trainings publish newer ones; \
+                 `saggar models promote {name} newest` has the default follow the newest again"
+            ),
+            (None, FollowPolicy::Newest) => String::new(),
+            (_, FollowPolicy::Promoted) => match self.desired.fixed_default(self.follow) {
+                Some(version) => format!(
+                    "{name}: version {version} stays the default until `saggar models promote {name} VERSION` \
+                     (the server runs with --follow promoted)"
+                ),
+                None => format!(
+                    "{name}: no version is served before `saggar models promote {name} VERSION` \
+                     (the server runs with --follow promoted)"
+                ),
+            },
+        }
+    }
+
+    /// How long it stays loaded when nobody asks: as the last request said that said so, else as it is set.
+    pub fn keep_alive(&self) -> KeepAlive {
+        self.requested_keep_alive.unwrap_or(self.config.keep_alive)
+    }
+}
+
+/// Whether a model is up.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Residency {
+    /// As far as its versions can be.
+    #[default]
+    Awake,
+    /// Not until somebody asks for it; the reason says why: `IDLE`, `MEMORY`, `DEVICE`.
+    Asleep(&'static str),
+    /// Not until a user loads it.
+    Unloaded,
+}
+
+impl Residency {
+    /// Whether a request brings it up.
+    pub fn wakes_on_request(&self) -> bool {
+        matches!(self, Residency::Asleep(_))
+    }
+}
+
+/// A change of the version that default requests get.
+#[derive(Clone, Debug, PartialEq)]
+pub struct VersionSwap {
+    /// When, in milliseconds since 1970.
+    pub at_ms: u64,
+    /// What was the default before.
+    pub from: Option<u64>,
+    /// What is now.
+    pub to: Option<u64>,
+    /// `full`, `weights`, or `resolve_alias` where the version was up already, or `unload`.
+    pub kind: &'static str,
+    /// `NEWEST`, `PROMOTED`, `ROLLED_BACK`, `LOADED`, `WOKEN`, `UNLOADED`, `IDLE`, `MEMORY`,
+    /// `DEVICE` (it was lost), `REMOVED`.
+    pub reason: &'static str,
+    /// From the reason to the first possible answer.
+    pub seconds: f64,
+}
+
+/// A model.
+#[derive(Debug, Default)]
+pub(super) struct ModelState {
+    pub(super) ready: BTreeMap<u64, Arc<LiveVersion>>,
+    /// The one of them that default requests get.
+    pub(super) default: Option<u64>,
+    pub(super) loading: Option<u64>,
+    pub(super) draining: Vec<u64>,
+    /// Taken out of service and not draining yet.
+    pub(super) retired: Vec<Arc<LiveVersion>>,
+    pub(super) listed: BTreeMap<u64, ListedVersion>,
+    pub(super) desired: DesiredState,
+    pub(super) config: ModelConfig,
+    pub(super) residency: Residency,
+    pub(super) last_swap: Option<VersionSwap>,
+    pub(super) requested_keep_alive: Option<KeepAlive>,
+    pub(super) follow: FollowPolicy,
+}
+
+impl ModelState {
+    pub(super) fn is_ensemble(&self) -> bool {
+        self.config.ensemble.is_some()
+    }
+
+    /// When the version that is, or would be, the default was published. None where nothing can serve.
+    pub(super) fn published_ms(&self) -> Option<u64> {
+        if let Some(serving) = self.default.and_then(|version| self.ready.get(&version)) {
+            return Some(serving.origin.created_ms);
+        }
+        let wakes =
+            self.residency.wakes_on_request().then(|| self.listed.values().rev().find_map(|it| it.origin.as_ref()))?;
+        wakes.map(|origin| origin.created_ms)
+    }
+
+    /// The version that an alias points to.
+    pub(super) fn resolve_alias(&self, alias: &str) -> Option<u64> {
+        if alias == STABLE {
+            return self.desired.promoted_version().or(self.default);
+        }
+        self.desired.aliases.get(alias).copied()
+    }
+
+    /// The version that would be the default if the model were awake.
+    fn expected_default(&self) -> Option<u64> {
+        let newest = || {
+            let mut whole = self.listed.iter().rev().filter(|(_, listed)| !listed.failed);
+            whole.find(|(_, listed)| listed.reason.is_empty()).map(|(version, _)| *version)
+        };
+        match self.desired.fixed_default(self.follow).or(self.default) {
+            Some(version) => Some(version),
+            None if self.follow == FollowPolicy::Promoted => None,
+            None => newest(),
+        }
+    }
+
+    /// The versions that would be up if the model were awake.
+    pub(super) fn desired_versions(&self) -> BTreeSet<u64> {
+        let mut wanted = self.desired.required_versions();
+        wanted.extend(self.expected_default());
+        wanted
+    }
+
+    /// Whether a version is whole, was not refused, and may be loaded.
+    pub(super) fn is_loadable(&self, version: u64) -> bool {
+        let listed = self.listed.get(&version);
+        self.residency != Residency::Unloaded && listed.is_some_and(|listed| !listed.failed && listed.reason.is_empty())
+    }
+
+    /// Why a version that is stored is not up; none where it is, was refused, or is not whole.
+    fn unserved_reason(&self, version: u64) -> Option<UnservedReason> {
+        let listed = self.listed.get(&version)?;
+        if !listed.reason.is_empty() || self.version_state(version) != Some(VersionState::Unloaded) {
+            return None;
+        }
+        let is_fixed = self.desired.fixed_default(self.follow).is_some();
+        Some(match (&self.residency, self.expected_default()) {
+            (Residency::Unloaded, _) => UnservedReason::ModelUnloaded,
+            (_, None) => UnservedReason::NotPromoted { default: None },
+            (_, Some(default)) if version < default => UnservedReason::Superseded { default },
+            (_, Some(default)) if version > default && is_fixed => {
+                UnservedReason::NotPromoted { default: Some(default) }
+            }
+            (Residency::Asleep(cause), Some(_)) => UnservedReason::Asleep(cause),
+            (Residency::Awake, Some(_)) => UnservedReason::Pending,
+        })
+    }
+
+    /// Takes the versions out of service that are not to be kept.
+    pub(super) fn retire_except(&mut self, keep: impl Fn(u64) -> bool) {
+        let versions: Vec<u64> = self.ready.keys().copied().filter(|&version| !keep(version)).collect();
+        self.retired.extend(versions.into_iter().filter_map(|version| self.ready.remove(&version)));
+        self.default = self.default.filter(|default| self.ready.contains_key(default));
+    }
+
+    pub(super) fn version_state(&self, version: u64) -> Option<VersionState> {
+        if self.ready.contains_key(&version) {
+            return Some(VersionState::Ready);
+        }
+        if self.loading == Some(version) {
+            return Some(VersionState::Loading);
+        }
+        if self.draining.contains(&version) {
+            return Some(VersionState::Draining);
+        }
+        let state = |listed: &ListedVersion| if listed.failed { VersionState::Failed } else { VersionState::Unloaded };
+        self.listed.get(&version).map(state)
+    }
+
+    pub(super) fn version_states(&self) -> BTreeMap<u64, VersionState> {
+        let up = self.draining.iter().chain(self.ready.keys());
+        let versions: BTreeSet<u64> = self.listed.keys().chain(up).copied().chain(self.loading).collect();
+        versions.into_iter().filter_map(|version| Some((version, self.version_state(version)?))).collect()
+    }
+
+    pub(super) fn status(&self, name: &str) -> ModelStatus {
+        let names = |version: u64| {
+            let set = self.desired.aliases.iter().filter(|(_, to)| **to == version).map(|(alias, _)| alias.clone());
+            let follows = self.desired.promoted_version().is_none() && self.default == Some(version);
+            follows.then(|| STABLE.to_owned()).into_iter().chain(set).collect()
+        };
+        let share = |version: u64| {
+            if self.desired.traffic.is_empty() {
+                return if self.default == Some(version) { 100 } else { 0 };
+            }
+            let shares = self.desired.traffic.iter();
+            let of = |name: &str| self.resolve_alias(name).or_else(|| name.parse().ok()) == Some(version);
+            shares.filter(|(name, _)| of(name)).map(|(_, share)| share).sum()
+        };
+        let version = |(version, state)| {
+            let listed = self.listed.get(&version);
+            let serving = self.ready.get(&version).cloned();
+            let idle = self.unserved_reason(version);
+            let reason = listed.map(|listed| listed.reason.clone()).filter(|reason| !reason.is_empty());
+            VersionStatus {
+                version,
+                state,
+                reason: reason.or_else(|| Some(idle?.message(name, version))).unwrap_or_default(),
+                unserved: idle,
+                origin: serving.as_ref().map(|s| s.origin.clone()).or_else(|| listed?.origin.clone()),
+                serving,
+                aliases: names(version),
+                traffic_percent: share(version),
+            }
+        };
+        ModelStatus {
+            name: name.to_owned(),
+            serving: self.default.and_then(|version| self.ready.get(&version)).cloned(),
+            versions: self.version_states().into_iter().map(version).collect(),
+            residency: self.residency.clone(),
+            desired: self.desired.clone(),
+            config: self.config.clone(),
+            last_swap: self.last_swap.clone(),
+            requested_keep_alive: self.requested_keep_alive,
+            follow: self.follow,
+        }
+    }
+
+    pub(super) fn not_ready_reason(&self, name: &str) -> String {
+        if self.residency == Residency::Unloaded {
+            return format!("it was unloaded by `saggar models unload`; `saggar models load {name}` loads it");
+        }
+        if let Some(version) = self.loading {
+            return format!("version {version} is LOADING");
+        }
+        if self.expected_default().is_none() && self.follow == FollowPolicy::Promoted {
+            return format!("no version was promoted yet; `saggar models promote {name} VERSION` serves one");
+        }
+        let newest = self.listed.iter().next_back();
+        newest.map_or_else(
+            || "it was removed".to_owned(),
+            |(version, listed)| {
+                let state = if listed.failed { "FAILED" } else { "waiting" };
+                let separator = if listed.reason.is_empty() { "" } else { ": " };
+                format!("version {version} is {state}{separator}{}", listed.reason)
+            },
+        )
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        let up = self.ready.is_empty() && self.draining.is_empty() && self.retired.is_empty();
+        self.listed.is_empty() && up && self.loading.is_none() && !self.is_ensemble()
+    }
+}

@@ -1,0 +1,136 @@
+//! Answers of one version kept for requests that come again, oldest use first out. It goes with its version, so no answer
+//! outlives the version that gave it. Off unless a model asks for it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use saggar_store::digest::{Digest, Sha256Hasher};
+
+use crate::predict::decode::{PredictionInputs, PredictionTensor};
+
+/// What a request is known by: the SHA-256 of its inputs, which strangers choose.
+pub(crate) type ResponseCacheKey = Digest;
+
+/// Bytes that an entry takes beside its tensors' elements, roughly.
+const ENTRY_OVERHEAD_BYTES: usize = 512;
+
+/// Answers by their inputs, within a number of bytes.
+#[derive(Debug)]
+pub(crate) struct ResponseCache {
+    bytes_max: usize,
+    entries: Mutex<ResponseCacheEntries>,
+}
+
+#[derive(Debug, Default)]
+struct ResponseCacheEntries {
+    by_key: HashMap<ResponseCacheKey, CachedResponse>,
+    /// Keys by when they were last used.
+    by_use: BTreeMap<u64, ResponseCacheKey>,
+    uses: u64,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct CachedResponse {
+    tensors: Arc<Vec<PredictionTensor>>,
+    used: u64,
+    bytes: usize,
+}
+
+impl ResponseCache {
+    pub(super) fn new(bytes_max: usize) -> ResponseCache {
+        ResponseCache { bytes_max, entries: Mutex::default() }
+    }
+
+    /// What these inputs are known by.
+    pub(crate) fn key(inputs: &PredictionInputs) -> ResponseCacheKey {
+        let mut hasher = Sha256Hasher::new();
+        hasher.update_u64(inputs.items.map_or(0, |items| items as u64 + 1));
+        // In the signature's order, each of a known type and shape but for the number of items.
+        for tensor in &inputs.tensors {
+            hasher.update_field(&tensor.bytes);
+        }
+        hasher.finish()
+    }
+
+    /// The answer to these inputs, if it was given before and is still there.
+    pub(crate) fn get(&self, key: &ResponseCacheKey) -> Option<Arc<Vec<PredictionTensor>>> {
+        let mut entries = self.lock_entries();
+        let ResponseCacheEntries { by_key, by_use, uses, .. } = &mut *entries;
+        let entry = by_key.get_mut(key)?;
+        *uses += 1;
+        by_use.remove(&entry.used);
+        by_use.insert(*uses, *key);
+        entry.used = *uses;
+        Some(Arc::clone(&entry.tensors))
+    }
+
+    /// Keeps an answer, and forgets those that were not used for the longest time where there is no room.
+    pub(crate) fn insert(&self, key: ResponseCacheKey, tensors: &[PredictionTensor]) {
+        let bytes = ENTRY_OVERHEAD_BYTES + tensors.iter().map(|tensor| tensor.bytes.len()).sum::<usize>();
+        if bytes > self.bytes_max {
+            return;
+        }
+        let tensors = Arc::new(tensors.to_vec());
+        let mut entries = self.lock_entries();
+        let ResponseCacheEntries { by_key, by_use, uses, bytes: held } = &mut *entries;
+        *uses += 1;
+        if let Some(old) = by_key.insert(key, CachedResponse { tensors, used: *uses, bytes }) {
+            by_use.remove(&old.used);
+            *held -= old.bytes;
+        }
+        by_use.insert(*uses, key);
+        *held += bytes;
+        while *held > self.bytes_max {
+            let Some((_, oldest)) = by_use.pop_first() else { break };
+            if let Some(entry) = by_key.remove(&oldest) {
+                *held -= entry.bytes;
+            }
+        }
+    }
+
+    // Every change is whole before the lock is given back.
+    fn lock_entries(&self) -> MutexGuard<'_, ResponseCacheEntries> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use saggar_tensor::{DType, Descriptor, Shape};
+
+    fn tensors(bytes: &[u8]) -> Vec<PredictionTensor> {
+        let descriptor = Descriptor::new(DType::U8, Shape::new([1, bytes.len()]).unwrap());
+        vec![PredictionTensor { name: "x".to_owned(), descriptor, bytes: bytes.to_vec() }]
+    }
+
+    fn key(byte: u8, items: Option<usize>) -> ResponseCacheKey {
+        ResponseCache::key(&PredictionInputs { tensors: tensors(&[byte]), items, warnings: Vec::new() })
+    }
+
+    #[test]
+    fn different_inputs_have_different_cache_keys() {
+        assert_eq!(key(1, None), key(1, None));
+        assert_ne!(key(1, None), key(2, None));
+        assert_ne!(key(1, None), key(1, Some(1)), "a batch of one is answered otherwise");
+    }
+
+    #[test]
+    fn the_least_recently_used_response_is_evicted_first() {
+        let cache = ResponseCache::new(2 * (ENTRY_OVERHEAD_BYTES + 1));
+        cache.insert(key(1, None), &tensors(&[1]));
+        cache.insert(key(2, None), &tensors(&[2]));
+        assert!(cache.get(&key(1, None)).is_some());
+        cache.insert(key(3, None), &tensors(&[3]));
+        assert!(cache.get(&key(2, None)).is_none(), "the other was used since");
+        assert_eq!(*cache.get(&key(1, None)).unwrap(), tensors(&[1]));
+        cache.insert(key(1, None), &tensors(&[9]));
+        assert_eq!(*cache.get(&key(1, None)).unwrap(), tensors(&[9]));
+        assert_eq!(cache.lock_entries().bytes, 2 * (ENTRY_OVERHEAD_BYTES + 1));
+        cache.insert(key(4, None), &tensors(&[0; 4096]));
+        assert!(cache.get(&key(4, None)).is_none(), "larger than all of it");
+        let entries = cache.lock_entries();
+        assert_eq!(entries.by_key.len(), entries.by_use.len());
+    }
+}

@@ -1,0 +1,108 @@
+//! The metric series of one version, looked up once: a prediction touches a dozen of them.
+
+use std::time::Duration;
+
+use saggar_metrics::{Histogram, IntCounter, IntCounterVec, IntGauge, MetricsRegistry};
+
+use super::batch_queue::DispatchTrigger;
+use crate::predict::outcome::{PHASES, PredictionOutcome, PredictionPhase};
+
+/// Results of `saggar_cache_requests_total`, by whether the answer was there.
+pub(super) const CACHE_RESULTS: [&str; 2] = ["miss", "hit"];
+
+/// Handles of a version's series. All are made with it, so that counters begin at 0, and a late event of a version whose
+/// series were removed does not bring them back.
+#[derive(Debug)]
+pub(crate) struct VersionMetrics {
+    outcomes: [IntCounter; PredictionOutcome::ALL.len()],
+    duration: Histogram,
+    phases: [Histogram; PHASES.len()],
+    items: IntCounter,
+    executions: IntCounter,
+    in_flight: IntGauge,
+    queue_length: IntGauge,
+    batch_items: Histogram,
+    dispatches: [IntCounter; DispatchTrigger::ALL.len()],
+    /// Misses and hits, where the version has a cache.
+    cache_results: Option<[IntCounter; 2]>,
+}
+
+impl VersionMetrics {
+    pub(super) fn new(metrics: &MetricsRegistry, model: &str, version: u64, has_cache: bool) -> VersionMetrics {
+        let families = &metrics.families;
+        let version = version.to_string();
+        let labels = [model, &version];
+        let counter = |family: &IntCounterVec, last: &str| family.with_label_values(&[model, &version, last]);
+        let cached = || CACHE_RESULTS.map(|result| counter(&families.cache_requests, result));
+        VersionMetrics {
+            outcomes: PredictionOutcome::ALL.map(|outcome| counter(&families.predict_requests, outcome.name())),
+            duration: families.predict_duration.with_label_values(&labels),
+            phases: PHASES.map(|phase| families.predict_phase.with_label_values(&[model, &version, phase])),
+            items: families.predict_items.with_label_values(&labels),
+            executions: families.predict_executions.with_label_values(&labels),
+            in_flight: families.predict_in_flight.with_label_values(&labels),
+            queue_length: families.predict_queue_length.with_label_values(&labels),
+            batch_items: families.batch_items.with_label_values(&labels),
+            dispatches: DispatchTrigger::ALL.map(|release| counter(&families.batch_releases, release.name())),
+            cache_results: has_cache.then(cached),
+        }
+    }
+
+    /// A prediction ended, so long after it was asked for.
+    pub(crate) fn record_outcome(&self, outcome: PredictionOutcome, time: Duration) {
+        self.outcomes[outcome as usize].inc();
+        self.duration.observe(time.as_secs_f64());
+    }
+
+    /// A part of a prediction took so long.
+    pub(crate) fn observe_phase(&self, phase: PredictionPhase, time: Duration) {
+        self.phases[phase as usize].observe(time.as_secs_f64());
+    }
+
+    /// A batch of so many items went to the model.
+    pub(super) fn record_dispatch(&self, release: DispatchTrigger, items: usize) {
+        self.dispatches[release as usize].inc();
+        self.batch_items.observe(items as f64);
+    }
+
+    /// A batch was computed.
+    pub(super) fn record_execution(&self, items: usize) {
+        self.items.inc_by(items as u64);
+        self.executions.inc();
+    }
+
+    /// The answer was in the cache, or was not.
+    pub(crate) fn record_cache_result(&self, hit: bool) {
+        if let Some(cached) = &self.cache_results {
+            cached[usize::from(hit)].inc();
+        }
+    }
+
+    /// Counts requests as being computed until the result is dropped.
+    pub(super) fn track_in_flight(&self, requests: usize) -> GaugeGuard {
+        GaugeGuard::new(&self.in_flight, requests)
+    }
+
+    /// Counts a request as waiting until the result is dropped.
+    pub(super) fn track_queued(&self) -> GaugeGuard {
+        GaugeGuard::new(&self.queue_length, 1)
+    }
+}
+
+/// A gauge that goes down when this is dropped.
+#[derive(Debug)]
+pub(crate) struct GaugeGuard(IntGauge, i64);
+
+impl GaugeGuard {
+    fn new(gauge: &IntGauge, by: usize) -> GaugeGuard {
+        let by = i64::try_from(by).unwrap_or(i64::MAX);
+        gauge.add(by);
+        GaugeGuard(gauge.clone(), by)
+    }
+}
+
+impl Drop for GaugeGuard {
+    fn drop(&mut self) {
+        self.0.sub(self.1);
+    }
+}

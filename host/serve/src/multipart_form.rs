@@ -1,0 +1,49 @@
+//! Multipart forms. Source: RFC 7578.
+
+use axum::body::Body;
+use axum::extract::{FromRequest, Multipart, Request};
+use axum::http::header;
+use bytes::Bytes;
+
+use crate::error::ApiError;
+
+/// A field of a form.
+#[derive(Clone, Debug)]
+pub(crate) struct FormField {
+    /// Its name; empty where it has none.
+    pub(crate) name: String,
+    /// The name of the file that it holds, if it says that it holds one.
+    pub(crate) file_name: Option<String>,
+    /// Its type without parameters; empty where it says none.
+    pub(crate) media_type: String,
+    pub(crate) bytes: Bytes,
+}
+
+/// The fields of a form in order, at most `most`. `declared` is the body's content type, with the boundary.
+///
+/// # Errors
+/// `PredictFormat` if it is none, or has more fields.
+pub(crate) async fn parse_fields(declared: &str, body: Bytes, most: usize) -> Result<Vec<FormField>, ApiError> {
+    let broken = |reason: String| ApiError::Form { reason };
+    let request = Request::builder().header(header::CONTENT_TYPE, declared).body(Body::from(body));
+    let request = request.map_err(|error| broken(error.to_string()))?;
+    let mut form = Multipart::from_request(request, &()).await.map_err(|error| broken(error.body_text()))?;
+    let mut fields = Vec::new();
+    while let Some(field) = form.next_field().await.map_err(|error| broken(error.body_text()))? {
+        if fields.len() == most {
+            return Err(broken(format!("more than {most} fields")));
+        }
+        fields.push(FormField {
+            name: field.name().unwrap_or_default().to_owned(),
+            file_name: field.file_name().map(str::to_owned),
+            media_type: media_type(field.content_type().unwrap_or_default()),
+            bytes: field.bytes().await.map_err(|error| broken(error.body_text()))?,
+        });
+    }
+    Ok(fields)
+}
+
+/// `Image/PNG; charset=x` as `image/png`.
+pub(crate) fn media_type(declared: &str) -> String {
+    declared.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+}

@@ -1,0 +1,174 @@
+//! From a request's body, in any of the forms that are taken, to a model's inputs.
+
+use axum::http::{HeaderMap, header};
+use saggar_plugin::{ModelPort, ModelSignature};
+
+use super::decode::{self, DecodeError, PredictionInput, PredictionInputs};
+use super::image;
+use crate::error::ApiError;
+use crate::limits::{FORM_FIELDS_MAX, INLINE_BYTES_MAX};
+use crate::multipart_form::{self, FormField, media_type};
+use crate::request_body::BufferedBody;
+
+/// The inputs in a body of this content type.
+///
+/// # Errors
+/// Whatever is wrong with it, as data of [`ApiError`].
+pub(super) async fn decode_body(
+    signature: &ModelSignature,
+    headers: &HeaderMap,
+    body: &BufferedBody,
+) -> Result<PredictionInputs, ApiError> {
+    let declared = headers.get(header::CONTENT_TYPE).map(|value| String::from_utf8_lossy(value.as_bytes()));
+    let declared = declared.unwrap_or_default().to_string();
+    let form = media_type(&declared) == "multipart/form-data";
+    let fields = if form {
+        multipart_form::parse_fields(&declared, body.bytes.clone(), FORM_FIELDS_MAX).await?
+    } else {
+        Vec::new()
+    };
+    let bytes = body.bytes.clone();
+    let decode = move |signature: &ModelSignature| {
+        if form { decode_form(signature, &fields) } else { decode_by_media_type(signature, &declared, &bytes) }
+    };
+    if body.bytes.len() <= INLINE_BYTES_MAX {
+        return decode(signature);
+    }
+    let (signature, thread) = (signature.clone(), body.acquire_thread().await?);
+    let work = move || {
+        let _thread = thread;
+        decode(&signature)
+    };
+    let decoded = tokio::task::spawn_blocking(work).await;
+    decoded.map_err(|error| ApiError::Internal { cause: format!("decoding: {error}") })?
+}
+
+/// The inputs in a file or value that nobody declared a type for: a PNG or JPEG, or JSON.
+///
+/// # Errors
+/// As [`decode_body`].
+pub(crate) fn decode_untyped(signature: &ModelSignature, bytes: &[u8]) -> Result<PredictionInputs, ApiError> {
+    if image::is_image(bytes) {
+        decode_image_body(signature, bytes)
+    } else {
+        Ok(decode::decode_json(signature, bytes)?)
+    }
+}
+
+fn decode_by_media_type(
+    signature: &ModelSignature,
+    declared: &str,
+    bytes: &[u8],
+) -> Result<PredictionInputs, ApiError> {
+    let expected = "application/json, multipart/form-data, image/png, image/jpeg or application/octet-stream";
+    let refuse = || ApiError::MediaType { got: declared.chars().take(80).collect(), expected };
+    match media_type(declared).as_str() {
+        "application/json" => Ok(decode::decode_json(signature, bytes)?),
+        // What clients say that were not told better: `curl -d`, `curl --data-binary`.
+        "" | "text/plain" | "application/x-www-form-urlencoded" if image::is_image(bytes) => {
+            decode_image_body(signature, bytes)
+        }
+        "" | "text/plain" | "application/x-www-form-urlencoded" if looks_like_json(bytes) => {
+            Ok(decode::decode_json(signature, bytes)?)
+        }
+        "image/png" | "image/jpeg" | "image/jpg" => decode_image_body(signature, bytes),
+        "application/octet-stream" => {
+            let port = sole_input(signature)?;
+            let input = if takes_images(port) && image::is_image(bytes) {
+                image_input(port, bytes)?
+            } else {
+                raw_input(port, bytes)?
+            };
+            Ok(PredictionInputs::new(signature, vec![input])?)
+        }
+        other if other.ends_with("+json") => Ok(decode::decode_json(signature, bytes)?),
+        _ => Err(refuse()),
+    }
+}
+
+fn looks_like_json(bytes: &[u8]) -> bool {
+    let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
+    first.is_some_and(|first| b"{[\"-0123456789".contains(first))
+}
+
+fn decode_image_body(signature: &ModelSignature, bytes: &[u8]) -> Result<PredictionInputs, ApiError> {
+    let port = sole_input(signature)?;
+    let input = image_input(port, bytes)?;
+    Ok(PredictionInputs::new(signature, vec![input])?)
+}
+
+/// The item of a picture, and what is to be said of it.
+fn image_input(port: &ModelPort, bytes: &[u8]) -> Result<PredictionInput, ApiError> {
+    let image::ImageItem { bytes, warning } = image::decode_image(port, bytes)?;
+    Ok(PredictionInput::from_raw_bytes(port, bytes)?.with_warning(warning))
+}
+
+fn takes_images(port: &ModelPort) -> bool {
+    image::image_geometry(port).is_some()
+}
+
+/// An item's bytes; of a text, as many as it has.
+fn raw_input(port: &ModelPort, bytes: &[u8]) -> Result<PredictionInput, DecodeError> {
+    match port.text_bytes_max() {
+        Some(bytes_max) if bytes.len() != bytes_max => PredictionInput::from_text(port, bytes_max, bytes),
+        _ => PredictionInput::from_raw_bytes(port, bytes.to_vec()),
+    }
+}
+
+/// The input that is meant where none is named.
+fn sole_input(signature: &ModelSignature) -> Result<&ModelPort, ApiError> {
+    signature.only_input().ok_or_else(|| {
+        let names: Vec<&str> = signature.inputs.iter().map(|port| port.name.as_str()).collect();
+        let reason = format!("the model has several inputs: send JSON or a form with {}", names.join(", "));
+        ApiError::Form { reason }
+    })
+}
+
+fn decode_form(signature: &ModelSignature, fields: &[FormField]) -> Result<PredictionInputs, ApiError> {
+    if fields.is_empty() {
+        let names: Vec<&str> = signature.inputs.iter().map(|port| port.name.as_str()).collect();
+        return Err(ApiError::Form { reason: format!("it has no fields; expected {}", names.join(", ")) });
+    }
+    let mut inputs = Vec::with_capacity(fields.len());
+    for field in fields {
+        let port = match (decode::find_input(signature, &field.name), signature.only_input()) {
+            (Ok(port), _) => port,
+            // A file of any name is meant for the only input that is needed.
+            (Err(_), Some(port)) if field.file_name.is_some() => port,
+            (Err(error), _) => return Err(error.into()),
+        };
+        inputs.push(decode_form_field(port, field)?);
+    }
+    Ok(PredictionInputs::new(signature, inputs)?)
+}
+
+/// Whether this is a JSON string or array, and nothing else.
+fn is_json_string_or_array(bytes: &[u8]) -> bool {
+    let begins = bytes.iter().find(|byte| !byte.is_ascii_whitespace()).is_some_and(|byte| b"[\"".contains(byte));
+    begins && serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok()
+}
+
+fn decode_form_field(port: &ModelPort, field: &FormField) -> Result<PredictionInput, ApiError> {
+    let is_picture = image::is_image(&field.bytes) || field.media_type.starts_with("image/");
+    if is_picture {
+        return image_input(port, &field.bytes);
+    }
+    let is_raw = field.media_type == "application/octet-stream";
+    if let Some(bytes_max) = port.text_bytes_max() {
+        return Ok(match field.media_type.as_str() {
+            "application/octet-stream" => raw_input(port, &field.bytes)?,
+            "application/json" => PredictionInput::from_json(port, &field.bytes)?,
+            // Of a field that does not say what it is, whole JSON that could be the input is taken for that.
+            "" if is_json_string_or_array(&field.bytes) => PredictionInput::from_json(port, &field.bytes)?,
+            _ => PredictionInput::from_text(port, bytes_max, &field.bytes)?,
+        });
+    }
+    if is_raw && field.bytes.len() == port.item.bytes() {
+        return Ok(PredictionInput::from_raw_bytes(port, field.bytes.to_vec())?);
+    }
+    if field.file_name.is_some() && takes_images(port) && !looks_like_json(&field.bytes) {
+        // Says what the file is instead.
+        return image_input(port, &field.bytes);
+    }
+    Ok(PredictionInput::from_json(port, &field.bytes)?)
+}

@@ -1,0 +1,227 @@
+//! Answers that go out in pieces, as server-sent events: `piece` for what a plugin sends ahead, then `done` with the whole
+//! answer, or `error`.
+//!
+//! The head goes out with the first piece, so a prediction that fails before it is answered with its status like any
+//! other. Events wait in a bounded queue: while it is full the plugin waits, until its deadline. Once the client is gone
+//! the plugin is told so. Source of the form: WHATWG HTML, server-sent events.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use axum::body::Body;
+use axum::http::{HeaderValue, header};
+use axum::response::Response;
+use futures::StreamExt;
+use futures::stream;
+use saggar_plugin::{OutputPiece, PieceSink, SendPieceError};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::{SendTimeoutError, TrySendError};
+use tokio::task::JoinSet;
+use tokio::time::timeout_at;
+
+use super::decode::PredictionInputs;
+use super::encode;
+use super::prediction_call::{PredictionCall, add_warnings};
+use super::text_codec::Utf8StreamDecoder;
+use crate::error::ApiError;
+use crate::limits::PIECES_WAITING_MAX;
+use crate::models::LiveVersion;
+use crate::request_memory::{MemoryCharge, ResponseCharge};
+use crate::request_middleware::RequestId;
+
+const EVENT_STREAM_TYPE: &str = "text/event-stream";
+
+/// Computes, and answers with events once there is a first one.
+///
+/// # Errors
+/// Whatever goes wrong before it.
+pub(super) async fn respond_with_events(
+    call: PredictionCall,
+    inputs: PredictionInputs,
+    id: RequestId,
+) -> Result<Response, ApiError> {
+    let serving = Arc::clone(call.live_version());
+    let warnings = inputs.warnings.clone();
+    let (mut pieces, working) = spawn_streaming(call, inputs);
+    let mut charge_later = None;
+    // There are pieces until the work lets go of their queue.
+    let body = match pieces.recv().await {
+        Some(first) => event_body(first, pieces, working, id),
+        None => {
+            let EncodedPrediction { json, charge } = wait_for_response(working).await?;
+            charge_later = Some(charge);
+            Body::from(format_event("done", &json))
+        }
+    };
+    let mut response = Response::new(body);
+    if let Some(charge) = charge_later {
+        response.extensions_mut().insert(ResponseCharge::new(charge));
+    }
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(EVENT_STREAM_TYPE));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    serving.headers().add_to(headers);
+    add_warnings(&warnings, headers);
+    Ok(response)
+}
+
+/// Computes in a task of its own: pieces as JSON until it is done, and the task.
+pub(crate) fn spawn_streaming(
+    call: PredictionCall,
+    inputs: PredictionInputs,
+) -> (mpsc::Receiver<String>, StreamingTask) {
+    let (queue, pieces) = mpsc::channel(PIECES_WAITING_MAX);
+    let sink = PieceEventSink {
+        serving: Arc::clone(call.live_version()),
+        items: inputs.items,
+        until: call.deadline().until(),
+        texts: Mutex::default(),
+        queue,
+        runtime: Handle::current(),
+    };
+    // With the set goes its task: where nobody reads the answer any more, nobody computes it either.
+    let mut working = JoinSet::new();
+    working.spawn(run_streaming(call, inputs, Arc::new(sink)));
+    (pieces, working)
+}
+
+/// What computes; it gives the whole answer as JSON.
+pub(crate) type StreamingTask = JoinSet<Result<EncodedPrediction, ApiError>>;
+
+/// The whole answer as JSON, and the memory that is charged for it.
+#[derive(Debug)]
+pub(crate) struct EncodedPrediction {
+    pub(crate) json: String,
+    charge: MemoryCharge,
+}
+
+/// The whole answer.
+///
+/// # Errors
+/// Whatever went wrong.
+pub(crate) async fn wait_for_response(mut work: StreamingTask) -> Result<EncodedPrediction, ApiError> {
+    let lost = |cause: String| ApiError::Internal { cause: format!("predicting: {cause}") };
+    let ended = work.join_next().await.ok_or_else(|| lost("the task is gone".to_owned()))?;
+    ended.map_err(|error| lost(error.to_string()))?
+}
+
+/// Every piece as it comes, and the end. Dropping it, as when the client is gone, tells the plugin to give up.
+fn event_body(first: String, mut pieces: mpsc::Receiver<String>, work: StreamingTask, id: RequestId) -> Body {
+    let later = stream::poll_fn(move |context| pieces.poll_recv(context));
+    let pieces = stream::iter([first]).chain(later).map(|json| format_event("piece", &json));
+    // Kept until the stream is dropped: the client may take its time for the last event.
+    let kept = Arc::new(Mutex::new(None));
+    let charge_of_end = Arc::clone(&kept);
+    let end = stream::once(async move {
+        match wait_for_response(work).await {
+            Ok(EncodedPrediction { json, charge }) => {
+                *charge_of_end.lock().unwrap_or_else(PoisonError::into_inner) = Some(charge);
+                format_event("done", &json)
+            }
+            // The head is out already, so the status has nowhere to go.
+            Err(error) => format_event("error", &error.body().json(&id.0)),
+        }
+    });
+    Body::from_stream(pieces.chain(end).map(move |event| {
+        let _charge = &kept;
+        Ok::<String, Infallible>(event)
+    }))
+}
+
+/// JSON has no line breaks outside of its strings, and escapes those inside.
+fn format_event(name: &str, json: &str) -> String {
+    format!("event: {name}\ndata: {json}\n\n")
+}
+
+/// Computes and encodes. Whether the client is still there shows at the next piece, which tells the plugin.
+async fn run_streaming(
+    call: PredictionCall,
+    inputs: PredictionInputs,
+    sink: Arc<PieceEventSink>,
+) -> Result<EncodedPrediction, ApiError> {
+    let pieces: Arc<dyn PieceSink> = Arc::<PieceEventSink>::clone(&sink);
+    let mut answer = call.run_with_sink(inputs, Some(pieces)).await?;
+    sink.send_remaining_text().await;
+    let json = answer.encode(|answer| encode::encode_json(answer.signature(), &answer.tensors, answer.items))?;
+    let charge = answer.take_response_charge(Some(json.len() as u64));
+    Ok(EncodedPrediction { json, charge })
+}
+
+/// Makes events of pieces, on the thread that predicts.
+#[derive(Debug)]
+struct PieceEventSink {
+    serving: Arc<LiveVersion>,
+    /// The batch that was asked for, or none for one item.
+    items: Option<usize>,
+    /// When the answer must be whole.
+    until: Instant,
+    /// Characters that have not come to their end, by output and item.
+    texts: Mutex<BTreeMap<(usize, usize), Utf8StreamDecoder>>,
+    queue: mpsc::Sender<String>,
+    runtime: Handle,
+}
+
+impl PieceEventSink {
+    /// The number of an item as clients see it: none where there is no batch.
+    fn client_item_number(&self, item: usize) -> Option<usize> {
+        self.items.map(|_| item)
+    }
+
+    /// Queues an event, and waits for room until then.
+    fn send_event(&self, json: String, until: Instant) -> Result<(), SendPieceError> {
+        match self.queue.try_send(json) {
+            Ok(()) => Ok(()),
+            Err(TrySendError::Closed(_)) => Err(SendPieceError::Gone),
+            Err(TrySendError::Full(json)) => {
+                let left = until.saturating_duration_since(Instant::now());
+                match self.runtime.block_on(self.queue.send_timeout(json, left)) {
+                    Ok(()) => Ok(()),
+                    Err(SendTimeoutError::Closed(_)) => Err(SendPieceError::Gone),
+                    Err(SendTimeoutError::Timeout(_)) => Err(SendPieceError::Late),
+                }
+            }
+        }
+    }
+
+    /// Sends what is left of texts that ended within a character.
+    async fn send_remaining_text(&self) {
+        let texts = std::mem::take(&mut *self.texts.lock().unwrap_or_else(PoisonError::into_inner));
+        let outputs = &self.serving.predictor().signature().outputs;
+        for ((output, item), mut pieces) in texts {
+            let rest = pieces.finish();
+            let Some(port) = outputs.get(output).filter(|_| !rest.is_empty()) else { continue };
+            let json = encode::encode_text_piece(port, self.client_item_number(item), &rest);
+            if timeout_at(self.until.into(), self.queue.send(json)).await.is_err() {
+                // The whole answer has it too.
+                return;
+            }
+        }
+    }
+}
+
+impl PieceSink for PieceEventSink {
+    fn send_piece(&self, piece: OutputPiece, until: Instant) -> Result<(), SendPieceError> {
+        if self.queue.is_closed() {
+            return Err(SendPieceError::Gone);
+        }
+        let OutputPiece { output, item, shape, bytes } = piece;
+        let Some(port) = self.serving.predictor().signature().outputs.get(output) else { return Ok(()) };
+        if port.text_bytes_max().is_none() {
+            return self.send_event(encode::encode_piece(port, self.client_item_number(item), &shape, &bytes), until);
+        }
+        let mut texts = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
+        let text = texts.entry((output, item)).or_default().decode_piece(&bytes);
+        drop(texts);
+        if text.is_empty() {
+            return Ok(());
+        }
+        self.send_event(encode::encode_text_piece(port, self.client_item_number(item), &text), until)
+    }
+
+    fn is_gone(&self) -> bool {
+        self.queue.is_closed()
+    }
+}

@@ -1,0 +1,381 @@
+//! JSON read piece by piece from its bytes, without a tree in between: for bodies whose numbers are many, and for finding
+//! the bytes of a part. Takes `NaN`, `Infinity` and `-Infinity` beside JSON's own numbers.
+//!
+//! Nothing here recurses, and nesting is bounded. What the values mean is elsewhere.
+
+use std::borrow::Cow;
+
+use thiserror::Error;
+
+use super::json_number::JsonNumber;
+
+/// Nesting that is skipped over; deeper than any input can be.
+const SKIP_DEPTH_MAX: usize = 100;
+
+/// Where the bytes stop being JSON.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+#[error("{reason} at offset: {offset}")]
+pub(crate) struct JsonSyntaxError {
+    /// What is wrong.
+    pub(crate) reason: &'static str,
+    /// The byte.
+    pub(crate) offset: usize,
+}
+
+/// A value, or the beginning of one.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum JsonToken<'b> {
+    /// `{`; its keys are to be read with [`JsonTokenizer::next_key`].
+    Object,
+    /// `[`; its elements are announced by [`JsonTokenizer::next_element`].
+    Array,
+    String(Cow<'b, str>),
+    Number(JsonNumber),
+    Bool(bool),
+    Null,
+}
+
+/// A place in JSON text. Copies are places to come back to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct JsonTokenizer<'b> {
+    bytes: &'b [u8],
+    at: usize,
+    /// Whether an object or array was just opened, so that no comma comes before what follows.
+    opened: bool,
+}
+
+impl<'b> JsonTokenizer<'b> {
+    pub(crate) fn new(bytes: &'b [u8]) -> JsonTokenizer<'b> {
+        JsonTokenizer { bytes, at: 0, opened: false }
+    }
+
+    /// The byte that is read next.
+    pub(crate) fn offset(&self) -> usize {
+        self.at
+    }
+
+    /// The bytes from `from` up to here.
+    pub(crate) fn bytes_since(&self, from: usize) -> &'b [u8] {
+        &self.bytes[from..self.at]
+    }
+
+    fn syntax_error<T>(&self, reason: &'static str) -> Result<T, JsonSyntaxError> {
+        Err(JsonSyntaxError { reason, offset: self.at })
+    }
+
+    /// The first byte of what comes next, white space aside.
+    #[inline]
+    pub(crate) fn peek(&mut self) -> Option<u8> {
+        while let Some(&byte) = self.bytes.get(self.at) {
+            if !matches!(byte, b' ' | b'\n' | b'\t' | b'\r') {
+                return Some(byte);
+            }
+            self.at += 1;
+        }
+        None
+    }
+
+    /// Reads a value, or the opening of an object or array.
+    pub(crate) fn next_token(&mut self) -> Result<JsonToken<'b>, JsonSyntaxError> {
+        match self.peek() {
+            Some(b'{') => {
+                (self.at, self.opened) = (self.at + 1, true);
+                Ok(JsonToken::Object)
+            }
+            Some(b'[') => {
+                (self.at, self.opened) = (self.at + 1, true);
+                Ok(JsonToken::Array)
+            }
+            Some(b'"') => self.read_string().map(JsonToken::String),
+            Some(b'-' | b'0'..=b'9' | b'N' | b'I') => self.read_number().map(JsonToken::Number),
+            Some(b't') => self.expect_word("true", JsonToken::Bool(true)),
+            Some(b'f') => self.expect_word("false", JsonToken::Bool(false)),
+            Some(b'n') => self.expect_word("null", JsonToken::Null),
+            _ => self.syntax_error("Invalid value."),
+        }
+    }
+
+    /// Whether another element of the array comes; reads the comma before it, or the array's end.
+    #[inline]
+    pub(crate) fn next_element(&mut self) -> Result<bool, JsonSyntaxError> {
+        let first = std::mem::take(&mut self.opened);
+        match self.peek() {
+            Some(b']') => {
+                self.at += 1;
+                Ok(false)
+            }
+            Some(_) if first => Ok(true),
+            Some(b',') => {
+                self.at += 1;
+                Ok(true)
+            }
+            _ => self.syntax_error("Missing a comma or ] after an array element."),
+        }
+    }
+
+    /// The object's next key, up to its colon; none at the object's end.
+    pub(crate) fn next_key(&mut self) -> Result<Option<Cow<'b, str>>, JsonSyntaxError> {
+        let first = std::mem::take(&mut self.opened);
+        match self.peek() {
+            Some(b'}') => {
+                self.at += 1;
+                return Ok(None);
+            }
+            Some(b',') if !first => self.at += 1,
+            _ if !first => return self.syntax_error("Missing a comma or } after an object member."),
+            _ => {}
+        }
+        if self.peek() != Some(b'"') {
+            return self.syntax_error("Missing a name for object member.");
+        }
+        let key = self.read_string()?;
+        if self.peek() != Some(b':') {
+            return self.syntax_error("Missing a colon after a name of object member.");
+        }
+        self.at += 1;
+        Ok(Some(key))
+    }
+
+    /// Skips the next value and gives its bytes.
+    pub(crate) fn skip_value(&mut self) -> Result<&'b [u8], JsonSyntaxError> {
+        self.peek();
+        let from = self.at;
+        // One bit a level: whether it is an array.
+        let mut open: Vec<bool> = Vec::new();
+        loop {
+            match self.next_token()? {
+                JsonToken::Array => open.push(true),
+                JsonToken::Object => open.push(false),
+                _ => {}
+            }
+            if open.len() > SKIP_DEPTH_MAX {
+                return self.syntax_error("Nested too deeply.");
+            }
+            loop {
+                let Some(&is_array) = open.last() else { return Ok(self.bytes_since(from)) };
+                if if is_array { self.next_element()? } else { self.next_key()?.is_some() } {
+                    break;
+                }
+                open.pop();
+            }
+        }
+    }
+
+    fn expect_word(&mut self, word: &str, token: JsonToken<'b>) -> Result<JsonToken<'b>, JsonSyntaxError> {
+        if !self.bytes[self.at..].starts_with(word.as_bytes()) {
+            return self.syntax_error("Invalid value.");
+        }
+        self.at += word.len();
+        Ok(token)
+    }
+
+    /// Reads a string, whose quote is next.
+    fn read_string(&mut self) -> Result<Cow<'b, str>, JsonSyntaxError> {
+        let from = self.at + 1;
+        let plain = self.bytes[from..].iter().position(|&byte| byte == b'"' || byte == b'\\' || byte < 0x20);
+        let Some(length) = plain else {
+            self.at = self.bytes.len();
+            return self.syntax_error("Missing a closing quotation mark in string.");
+        };
+        if self.bytes[from + length] == b'"' {
+            let text = &self.bytes[from..from + length];
+            let text = std::str::from_utf8(text).or_else(|_| self.syntax_error("Invalid encoding in string."))?;
+            self.at = from + length + 1;
+            return Ok(Cow::Borrowed(text));
+        }
+        // Escapes are rare: the end is found, and serde reads them.
+        let mut end = from + length;
+        while self.bytes.get(end).is_some_and(|&byte| byte != b'"') {
+            end += if self.bytes[end] == b'\\' { 2 } else { 1 };
+        }
+        let Some(quoted) = self.bytes.get(self.at..=end) else {
+            return self.syntax_error("Missing a closing quotation mark in string.");
+        };
+        let text =
+            serde_json::from_slice(quoted).or_else(|_| self.syntax_error("Invalid escape character in string."))?;
+        self.at = end + 1;
+        Ok(Cow::Owned(text))
+    }
+
+    /// Reads a number.
+    ///
+    /// Up to 19 digits are gathered in an integer. A fraction whose digits and power of ten are both exact in `f64` is their
+    /// exact quotient, rounded once; every other one is left to the standard library. Source: Clinger 1990, the fast path.
+    pub(crate) fn read_number(&mut self) -> Result<JsonNumber, JsonSyntaxError> {
+        const EXACT: [f64; 23] = [
+            1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18,
+            1e19, 1e20, 1e21, 1e22,
+        ];
+        let from = self.at;
+        let negative = self.bytes.get(self.at) == Some(&b'-');
+        self.at += usize::from(negative);
+        if matches!(self.bytes.get(self.at), Some(b'N' | b'I')) {
+            return self.read_nonfinite(negative);
+        }
+        let (mut digits, begin) = (0u64, self.at);
+        self.read_digits(&mut digits)?;
+        let whole = self.at - begin;
+        if whole > 1 && self.bytes[begin] == b'0' {
+            self.at = begin;
+            return self.syntax_error("Invalid value.");
+        }
+        let mut decimals = 0;
+        if self.bytes.get(self.at) == Some(&b'.') {
+            self.at += 1;
+            let point = self.at;
+            self.read_digits(&mut digits)?;
+            decimals = self.at - point;
+        }
+        let exponent = matches!(self.bytes.get(self.at), Some(b'e' | b'E'));
+        if exponent {
+            self.at += 1;
+            self.at += usize::from(matches!(self.bytes.get(self.at), Some(b'+' | b'-')));
+            self.read_digits(&mut 0)?;
+        }
+        // Past 19 digits the integer has wrapped around.
+        let held = whole + decimals <= 19;
+        if held && !exponent && decimals == 0 {
+            let number = i128::from(digits);
+            // A negative zero is a float's.
+            if !(negative && digits == 0) {
+                return Ok(JsonNumber::Integer(if negative { -number } else { number }));
+            }
+        }
+        if held && !exponent && digits < 1 << 53 && decimals < EXACT.len() {
+            let number = digits as f64 / EXACT[decimals];
+            return Ok(JsonNumber::Float(if negative { -number } else { number }));
+        }
+        let text = std::str::from_utf8(&self.bytes[from..self.at]).unwrap_or_default();
+        if decimals == 0
+            && !exponent
+            && let Ok(number) = text.parse()
+        {
+            return Ok(JsonNumber::Integer(number));
+        }
+        text.parse().map(JsonNumber::Float).or_else(|_| self.syntax_error("Invalid value."))
+    }
+
+    /// At least one digit, added to those before.
+    #[inline]
+    fn read_digits(&mut self, digits: &mut u64) -> Result<(), JsonSyntaxError> {
+        let begin = self.at;
+        while let Some(digit) = self.bytes.get(self.at).map(|byte| byte.wrapping_sub(b'0')).filter(|&digit| digit < 10)
+        {
+            *digits = digits.wrapping_mul(10).wrapping_add(digit.into());
+            self.at += 1;
+        }
+        if self.at == begin { self.syntax_error("Invalid value.") } else { Ok(()) }
+    }
+
+    fn read_nonfinite(&mut self, negative: bool) -> Result<JsonNumber, JsonSyntaxError> {
+        for (name, value) in [("NaN", f64::NAN), ("Infinity", f64::INFINITY), ("Inf", f64::INFINITY)] {
+            if self.bytes[self.at..].starts_with(name.as_bytes()) {
+                self.at += name.len();
+                return Ok(JsonNumber::Float(if negative { -value } else { value }));
+            }
+        }
+        self.syntax_error("Invalid value.")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn number(text: &str) -> Result<JsonNumber, JsonSyntaxError> {
+        JsonTokenizer::new(text.as_bytes()).read_number()
+    }
+
+    #[test]
+    fn tokenizer_numbers_equal_those_of_the_standard_library() {
+        let texts = [
+            "0.5",
+            "-0.0",
+            "-0",
+            "3.141592653589793",
+            "1e5",
+            "1E+2",
+            "2.5e-3",
+            "123456789012345678.25",
+            "9007199254740993.0",
+            "0.1",
+            "0.30000000000000004",
+            "1e400",
+            "1e-400",
+            "4.9e-324",
+            "12345678901234567890.5",
+            "0.000000000000000000001",
+        ];
+        for text in texts {
+            let expected: f64 = text.parse().unwrap();
+            let Ok(JsonNumber::Float(found)) = number(text) else { panic!("{text}") };
+            assert_eq!(found.to_bits(), expected.to_bits(), "{text}");
+        }
+        for text in ["0", "7", "-7", "18446744073709551615", "-9223372036854775808", "123456789012345678901234567890"] {
+            assert_eq!(number(text), Ok(JsonNumber::Integer(text.parse().unwrap())), "{text}");
+        }
+        assert!(matches!(number("NaN"), Ok(JsonNumber::Float(nan)) if nan.is_nan()));
+        assert_eq!(number("-Infinity"), Ok(JsonNumber::Float(f64::NEG_INFINITY)));
+        for bad in ["", "-", ".5", "1.", "1e", "01", "+1", "Nan", "-x", "1.e5"] {
+            assert!(number(bad).is_err(), "{bad}");
+        }
+    }
+
+    /// Every float that is printed is read back.
+    #[test]
+    fn printed_floats_are_read_back() {
+        let mut state = 0x9e37_79b9_7f4a_7c15u64;
+        for _ in 0..20_000 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let value = f32::from_bits((state >> 32) as u32);
+            if !value.is_finite() {
+                continue;
+            }
+            for text in [format!("{value:?}"), format!("{value}"), format!("{:.3}", value)] {
+                let expected: f64 = text.parse().unwrap();
+                let found = match number(&text) {
+                    Ok(JsonNumber::Float(found)) => found,
+                    Ok(JsonNumber::Integer(found)) => found as f64,
+                    Err(error) => panic!("{text}: {error}"),
+                };
+                assert_eq!(found.to_bits(), expected.to_bits(), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn skipping_a_value_returns_all_its_bytes() {
+        let check = |text: &str, expected: &str| {
+            let mut json = JsonTokenizer::new(text.as_bytes());
+            assert_eq!(json.skip_value().map(|bytes| std::str::from_utf8(bytes).unwrap()), Ok(expected));
+        };
+        check(" {\"a\": [1, {\"b\": \"}\\\"\"}], \"c\": null} rest", "{\"a\": [1, {\"b\": \"}\\\"\"}], \"c\": null}");
+        check("[[], {}, true]", "[[], {}, true]");
+        check("-1.5,", "-1.5");
+        for bad in
+            ["", "[1 2]", "[1,]", "{\"a\" 1}", "{\"a\":1,}", "{a:1}", "[,1]", "{\"a\":1", "[\"x]", "tru", "\"\\q\""]
+        {
+            assert!(JsonTokenizer::new(bad.as_bytes()).skip_value().is_err(), "{bad}");
+        }
+        let deep = "[".repeat(1_000_000);
+        assert_eq!(JsonTokenizer::new(deep.as_bytes()).skip_value().unwrap_err().reason, "Nested too deeply.");
+    }
+
+    #[test]
+    fn string_escapes_are_decoded() {
+        let check = |text: &str, expected: &str| {
+            assert_eq!(
+                JsonTokenizer::new(text.as_bytes()).next_token(),
+                Ok(JsonToken::String(expected.into())),
+                "{text}"
+            );
+        };
+        check(r#""né""#, "né");
+        check(r#""a\"b\\""#, "a\"b\\");
+        check(r#""\u00e9\ud83d\ude00""#, "é😀");
+        for bad in [r#""\"#, r#""\u12""#, "\"a\nb\"", "\"abc"] {
+            assert!(JsonTokenizer::new(bad.as_bytes()).next_token().is_err(), "{bad}");
+        }
+        assert!(JsonTokenizer::new(b"\"\xff\"").next_token().is_err());
+    }
+}

@@ -1,0 +1,91 @@
+//! Which model a request means, and which of its versions.
+
+use std::fmt;
+
+use crate::error::ApiError;
+
+/// A version of a model, as a client names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum VersionSelector {
+    /// The one that default requests get.
+    Default,
+    /// This one.
+    Version(u64),
+    /// The one that this name points to: `stable`, `canary`.
+    Alias(String),
+}
+
+/// A model and one of its versions, as a client names them: `digits`, `digits@3`, `digits@canary`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelReference {
+    /// The model.
+    pub model: String,
+    /// The version.
+    pub version: VersionSelector,
+}
+
+impl ModelReference {
+    /// The version of `model` that default requests get.
+    pub fn default_version_of(model: &str) -> ModelReference {
+        ModelReference { model: model.to_owned(), version: VersionSelector::Default }
+    }
+
+    /// `name`, `name@version` or `name@alias`.
+    ///
+    /// # Errors
+    /// `Parameter` where what follows the `@` can be neither a version nor an alias.
+    pub fn parse(text: &str) -> Result<ModelReference, ApiError> {
+        let Some((model, which)) = text.split_once('@') else { return Ok(ModelReference::default_version_of(text)) };
+        Ok(ModelReference { model: model.to_owned(), version: VersionSelector::parse(which)? })
+    }
+}
+
+impl VersionSelector {
+    /// A version's number, or else an alias.
+    ///
+    /// # Errors
+    /// `Parameter` where it can be neither.
+    pub fn parse(text: &str) -> Result<VersionSelector, ApiError> {
+        if let Ok(version) = text.parse() {
+            return Ok(VersionSelector::Version(version));
+        }
+        if is_alias(text) {
+            return Ok(VersionSelector::Alias(text.to_owned()));
+        }
+        let expected = "a version's number or an alias, as in digits@3 or digits@canary";
+        Err(ApiError::Parameter { name: "version", expected, got: text.chars().take(80).collect() })
+    }
+}
+
+/// Whether this may name an alias: 1 to 63 lower-case letters, digits, `_` and `-`, beginning with a letter. So no alias
+/// looks like a version.
+pub fn is_alias(text: &str) -> bool {
+    let rest = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_' || byte == b'-';
+    text.len() <= 63 && text.bytes().next().is_some_and(|b| b.is_ascii_lowercase()) && text.bytes().all(rest)
+}
+
+impl fmt::Display for VersionSelector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            VersionSelector::Default => f.write_str("default"),
+            VersionSelector::Version(version) => version.fmt(f),
+            VersionSelector::Alias(alias) => f.write_str(alias),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn references_distinguish_versions_from_aliases() {
+        let which = |text: &str| ModelReference::parse(text).map(|reference| reference.version);
+        assert_eq!(which("digits").unwrap(), VersionSelector::Default);
+        assert_eq!(which("digits@3").unwrap(), VersionSelector::Version(3));
+        assert_eq!(which("digits@canary-2").unwrap(), VersionSelector::Alias("canary-2".to_owned()));
+        for bad in ["digits@", "digits@-1", "digits@Latest", "digits@a b", "digits@3x", "digits@1.5"] {
+            assert!(which(bad).is_err(), "{bad}");
+        }
+    }
+}

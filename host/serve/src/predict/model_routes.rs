@@ -1,0 +1,128 @@
+//! Paths that models declare: `POST /models/NAME/dim/0.5`, or `POST /dim/0.5` where the model is the default one. What
+//! stands in the path, and what the route gives by itself, are inputs like those of the body.
+
+use axum::extract::{Path, Request, State};
+use axum::http::{Method, Uri};
+use axum::response::Response;
+use saggar_plugin::{ModelPort, ModelRoute, ModelSignature};
+
+use super::decode::{PredictionInput, PredictionInputs};
+use super::model_reference::ModelReference;
+use super::{InputSource, predict, text_codec};
+use crate::app::AppState;
+use crate::error::ApiError;
+use crate::models::LiveVersion;
+
+/// A request by one of the model's own paths.
+#[derive(Debug)]
+pub(super) struct PathInputs {
+    /// The model's inputs but those that the path gives.
+    pub(super) rest: ModelSignature,
+    /// One item of each input that the path gives.
+    pub(super) given: Vec<(String, Vec<u8>)>,
+}
+
+/// `/models/{model}/{*path}`, with any path that the model declares.
+pub(crate) async fn predict_named_by_path(
+    State(app): State<AppState>,
+    Path((model, path)): Path<(String, String)>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let reference = ModelReference::parse(&model)?;
+    predict_by_path(&app, Some(&reference), &path, request).await
+}
+
+/// Any other path, which the default model may declare.
+pub(crate) async fn predict_default_by_path(
+    State(app): State<AppState>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let uri = request.uri().clone();
+    if !matches!(*request.method(), Method::POST | Method::GET) {
+        return Err(no_route_error(&uri));
+    }
+    let decoded = text_codec::percent_decode(uri.path()).ok_or_else(|| no_route_error(&uri))?;
+    let path = decoded.strip_prefix('/').unwrap_or(&decoded).to_owned();
+    // Where no model is ready, nobody declares anything.
+    let Ok(serving) = app.models().find_live(None) else { return Err(no_route_error(&uri)) };
+    if find_route(&serving, &path).is_none() {
+        return Err(no_route_error(&uri));
+    }
+    predict_by_path(&app, None, &path, request).await
+}
+
+fn no_route_error(uri: &Uri) -> ApiError {
+    ApiError::NoRoute { path: uri.path().chars().take(200).collect() }
+}
+
+fn find_route<'s>(serving: &'s LiveVersion, path: &str) -> Option<&'s ModelRoute> {
+    let segments = path_segments(path);
+    serving.predictor().signature().routes.iter().find(|route| route.match_path(&segments).is_some())
+}
+
+fn path_segments(path: &str) -> Vec<&str> {
+    if path.is_empty() { Vec::new() } else { path.split('/').collect() }
+}
+
+async fn predict_by_path(
+    app: &AppState,
+    reference: Option<&ModelReference>,
+    path: &str,
+    request: Request,
+) -> Result<Response, ApiError> {
+    app.models().check(reference)?;
+    predict(app, reference, request, InputSource::Path(path)).await
+}
+
+impl PathInputs {
+    /// What a request by `path` gives.
+    ///
+    /// # Errors
+    /// `NoRoute` where the model does not declare the path; whatever is wrong with a value in it.
+    pub(super) fn from_path(serving: &LiveVersion, path: &str) -> Result<PathInputs, ApiError> {
+        let signature = serving.predictor().signature();
+        let segments = path_segments(path);
+        let found = signature.routes.iter().find_map(|route| Some((route, route.match_path(&segments)?)));
+        let (route, in_path) = found.ok_or_else(|| {
+            let path: String = path.chars().take(200).collect();
+            ApiError::NoRoute { path: format!("/models/{}/{path}", serving.model) }
+        })?;
+        let mut given = route.fixed_inputs.clone();
+        for (name, value) in in_path {
+            let Some(port) = signature.inputs.iter().find(|port| port.name == name) else { continue };
+            given.push((name.to_owned(), decode_path_item(port, value)?));
+        }
+        let inputs = signature.inputs.iter().filter(|port| !given.iter().any(|(name, _)| *name == port.name));
+        let rest = ModelSignature { inputs: inputs.cloned().collect(), ..signature.clone() };
+        Ok(PathInputs { rest, given })
+    }
+
+    /// Whether a request needs no body.
+    pub(super) fn needs_no_body(&self) -> bool {
+        self.rest.inputs.iter().all(|port| port.default.is_some())
+    }
+
+    /// The inputs of a request without a body.
+    ///
+    /// # Errors
+    /// `Missing` for an input that the path does not give.
+    pub(super) fn without_body(&self) -> Result<PredictionInputs, ApiError> {
+        Ok(PredictionInputs::new(&self.rest, Vec::new())?)
+    }
+}
+
+/// An item of the port, as it stands in a path.
+fn decode_path_item(port: &ModelPort, value: &str) -> Result<Vec<u8>, ApiError> {
+    let input = match port.text_bytes_max() {
+        Some(bytes_max) => PredictionInput::from_text(port, bytes_max, value.as_bytes())?,
+        None => {
+            // A port of one element is written as a number, whatever its rank.
+            let number = ModelPort {
+                item: saggar_tensor::Descriptor::new(port.item.dtype, saggar_tensor::Shape::scalar()),
+                ..port.clone()
+            };
+            PredictionInput::from_json(&number, value.as_bytes())?
+        }
+    };
+    Ok(input.into_bytes())
+}

@@ -1,0 +1,183 @@
+//! Reading bodies: whole, within a maximum and the client's share of memory, and never waiting for long.
+
+pub(crate) mod drain;
+
+use std::time::Duration;
+
+use axum::body::{Body, HttpBody};
+use axum::extract::Request;
+use axum::http::header;
+use axum::http::request::Parts;
+use bytes::{Bytes, BytesMut};
+use futures::StreamExt;
+use tokio::runtime::Handle;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Instant, timeout_at};
+
+use crate::content_encoding::ContentEncoding;
+use crate::error::ApiError;
+use crate::json_body::{self, JsonBody};
+use crate::limits::{
+    BODY_BYTES_MAX, BODY_BYTES_PER_SECOND_MIN, BODY_GROWTH_BYTES, BODY_IDLE_MAX, JSON_PARSED_RATIO, PIECE_BYTES_MIN,
+    SMALL_PIECES_MAX,
+};
+use crate::request_memory::{MemoryCharge, RequestMemoryBudget};
+
+/// How bodies are read.
+#[derive(Clone, Debug)]
+pub(crate) struct BodyReader {
+    memory: RequestMemoryBudget,
+    idle_timeout: Duration,
+}
+
+/// A body and the memory that is charged for it.
+#[derive(Debug)]
+pub(crate) struct BufferedBody {
+    pub(crate) bytes: Bytes,
+    charge: MemoryCharge,
+}
+
+impl BufferedBody {
+    /// The right to work on it on a thread that may take long.
+    ///
+    /// # Errors
+    /// `MemoryFull` where the client's other requests keep all threads for long.
+    pub(crate) async fn acquire_thread(&self) -> Result<OwnedSemaphorePermit, ApiError> {
+        self.charge.acquire_thread().await
+    }
+
+    /// An empty charge to the account of the body's client.
+    pub(crate) fn new_charge(&self) -> MemoryCharge {
+        self.charge.empty_charge()
+    }
+}
+
+impl BodyReader {
+    /// Bodies are charged to `memory`.
+    pub(crate) fn new(memory: RequestMemoryBudget) -> BodyReader {
+        BodyReader::with_idle_timeout(memory, BODY_IDLE_MAX)
+    }
+
+    /// With another time that a body may go without a byte arriving.
+    pub(crate) fn with_idle_timeout(memory: RequestMemoryBudget, quiet: Duration) -> BodyReader {
+        BodyReader { memory, idle_timeout: quiet }
+    }
+
+    /// As [`BodyReader::parse_body`], for a body that may be compressed: at most `bytes_max` bytes before and after. It is expanded
+    /// on a thread that may take long.
+    pub(crate) async fn read_decompressed(
+        &self,
+        parts: &Parts,
+        body: Body,
+        bytes_max: usize,
+    ) -> Result<BufferedBody, ApiError> {
+        let coding = ContentEncoding::from_request_headers(&parts.headers)?;
+        let whole = self.read(parts, body, bytes_max).await?;
+        let Some(coding) = coding else { return Ok(whole) };
+        let thread = whole.charge.acquire_thread().await?;
+        let mut charge = whole.new_charge();
+        let runtime = Handle::current();
+        let work = move || {
+            let _thread = thread;
+            let reserve = |bytes: usize| charge.resize_blocking(bytes as u64, &runtime);
+            let bytes = coding.decompress(&whole.bytes, bytes_max, reserve)?;
+            Ok(BufferedBody { bytes: bytes.into(), charge })
+        };
+        let expanded = tokio::task::spawn_blocking(work).await;
+        expanded.unwrap_or_else(|error| Err(ApiError::Internal { cause: format!("expanding: {error}") }))
+    }
+
+    /// The whole body, if it has at most `bytes_max`. A longer one is refused as soon as that is known, at best before
+    /// its first byte. Memory is charged as the body arrives and not as it was announced.
+    pub(crate) async fn read(&self, parts: &Parts, body: Body, bytes_max: usize) -> Result<BufferedBody, ApiError> {
+        let announced = parts.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+        let mut stream = body.into_data_stream();
+        if announced.is_some_and(|length: u64| length > bytes_max as u64) {
+            return Err(ApiError::TooLarge { bytes_max });
+        }
+        let length_max = announced.map_or(bytes_max, |length| usize::try_from(length).unwrap_or(bytes_max));
+        let mut charge = self.memory.charge_for_request(&parts.extensions);
+        let mut bytes = BytesMut::new();
+        let mut pace = BodyRateGuard::new(self.idle_timeout);
+        let mut pieces = 0;
+        loop {
+            let piece = timeout_at(pace.deadline(), stream.next()).await;
+            let piece = match piece.map_err(|_| ApiError::BodyQuiet { quiet: self.idle_timeout })? {
+                None => return Ok(BufferedBody { bytes: bytes.freeze(), charge }),
+                Some(Err(error)) => return Err(ApiError::BodyBroken { reason: error.to_string() }),
+                Some(Ok(piece)) => piece,
+            };
+            let length = bytes.len() + piece.len();
+            if length > bytes_max {
+                return Err(ApiError::TooLarge { bytes_max });
+            }
+            if length > bytes.capacity() {
+                let capacity = grown_capacity(bytes.capacity(), length, length_max);
+                charge.resize(capacity as u64, None).await?;
+                bytes.reserve(capacity - bytes.len());
+            }
+            bytes.extend_from_slice(&piece);
+            pieces += 1;
+            if pieces > SMALL_PIECES_MAX && bytes.len() / pieces < PIECE_BYTES_MIN {
+                return Err(ApiError::BodyPieces { pieces, bytes: bytes.len() });
+            }
+            pace.record_arrival(piece.len())?;
+        }
+    }
+
+    /// The body as JSON of a known form.
+    pub(crate) async fn read_json<T: JsonBody>(&self, request: Request) -> Result<T, ApiError> {
+        let (parts, body) = request.into_parts();
+        let whole = self.read(&parts, body, BODY_BYTES_MAX).await?;
+        let mut parsed = whole.new_charge();
+        parsed.resize(JSON_PARSED_RATIO * whole.bytes.len() as u64, None).await?;
+        json_body::parse_body(&whole.bytes)
+    }
+
+    /// As [`BodyReader::read_json`]; a request without a body says nothing in particular.
+    pub(crate) async fn read_json_or_default<T: JsonBody + Default>(&self, request: Request) -> Result<T, ApiError> {
+        if request.body().is_end_stream() { Ok(T::default()) } else { self.read_json(request).await }
+    }
+}
+
+/// The next capacity of a buffer that needs room for `length` bytes and never for more than `length_max`.
+pub(crate) fn grown_capacity(capacity: usize, length: usize, length_max: usize) -> usize {
+    // Doubled while it is small, so that it is copied seldom; then by a part, so that little is charged in vain.
+    let step = capacity.clamp(4 << 10, BODY_GROWTH_BYTES.max(capacity / 4));
+    (capacity + step).min(length_max).max(length)
+}
+
+/// Whether a body comes fast enough: some byte within each time that it may be quiet, and
+/// [`BODY_BYTES_PER_SECOND_MIN`] on the mean over each such time.
+struct BodyRateGuard {
+    idle_timeout: Duration,
+    latest: Instant,
+    window_end: Instant,
+    window_bytes: usize,
+}
+
+impl BodyRateGuard {
+    fn new(quiet: Duration) -> BodyRateGuard {
+        let latest = Instant::now() + quiet;
+        BodyRateGuard { idle_timeout: quiet, latest, window_end: latest, window_bytes: 0 }
+    }
+
+    /// When the next byte must be here. A client that sends a byte now and then must not hold its memory for ever.
+    fn deadline(&self) -> Instant {
+        self.latest
+    }
+
+    fn record_arrival(&mut self, bytes: usize) -> Result<(), ApiError> {
+        let now = Instant::now();
+        self.window_bytes += bytes;
+        self.latest = now + self.idle_timeout;
+        if now < self.window_end {
+            return Ok(());
+        }
+        if (self.window_bytes as f64) < self.idle_timeout.as_secs_f64() * BODY_BYTES_PER_SECOND_MIN as f64 {
+            return Err(ApiError::BodyQuiet { quiet: self.idle_timeout });
+        }
+        (self.window_end, self.window_bytes) = (now + self.idle_timeout, 0);
+        Ok(())
+    }
+}

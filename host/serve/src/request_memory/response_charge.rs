@@ -1,0 +1,75 @@
+//! Answers keep their charge until the client has taken them: a client that takes nothing holds its own share alone.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use axum::body::{Body, HttpBody};
+use axum::response::Response;
+use bytes::Bytes;
+use hyper::body::{Frame, SizeHint};
+
+use super::MemoryCharge;
+use crate::error::ApiError;
+use crate::limits::ANSWER_UNCHARGED_BYTES_MAX;
+
+/// The charge of an answer's body, handed on in the response's extensions. Taken once.
+#[derive(Clone, Debug)]
+pub(crate) struct ResponseCharge(Arc<Mutex<Option<MemoryCharge>>>);
+
+impl ResponseCharge {
+    /// Hands `charge` on.
+    pub(crate) fn new(charge: MemoryCharge) -> ResponseCharge {
+        ResponseCharge(Arc::new(Mutex::new(Some(charge))))
+    }
+
+    fn take(&self) -> Option<MemoryCharge> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// The response with its body charged: to the charge that came with it, or else to the one that `empty` makes. A body that
+/// comes in pieces has no length and is not charged; its pieces wait in bounded queues.
+///
+/// # Errors
+/// `MemoryFull` where the client holds too much already.
+pub(crate) fn charge_response(
+    mut response: Response,
+    empty: impl FnOnce() -> MemoryCharge,
+) -> Result<Response, ApiError> {
+    let handed_on = response.extensions_mut().remove::<ResponseCharge>().and_then(|charge| charge.take());
+    let Some(bytes) = response.body().size_hint().exact().filter(|&bytes| bytes > ANSWER_UNCHARGED_BYTES_MAX) else {
+        return Ok(response);
+    };
+    let mut charge = handed_on.unwrap_or_else(empty);
+    if !charge.try_resize(bytes) {
+        return Err(ApiError::MemoryFull);
+    }
+    Ok(response.map(|body| Body::new(ChargedBody { body, _charge: charge })))
+}
+
+/// A body that is charged until it is dropped.
+struct ChargedBody {
+    body: Body,
+    _charge: MemoryCharge,
+}
+
+impl HttpBody for ChargedBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

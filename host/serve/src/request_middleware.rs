@@ -1,0 +1,145 @@
+//! The outermost layer: identifies, times and counts every request, and turns a handler's panic into an answer.
+
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use axum::body::Body;
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{HeaderValue, Method, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use futures::FutureExt;
+use saggar_metrics::MetricsRegistry;
+use tracing::Instrument;
+
+use crate::access::{AccessControl, ListenPolicy, Principal};
+use crate::error::{ApiError, ErrorBody};
+use crate::limits::{REFUSED_BYTES_MAX, REQUEST_ID_BYTES_MAX, UNAUTHENTICATED_BYTES_MAX};
+use crate::program_version::{OWN_VERSION, VERSION_HEADER};
+use crate::request_body::drain;
+use crate::request_memory::{RequestMemoryBudget, charge_response};
+
+/// The header that identifies a request.
+pub(crate) const REQUEST_ID_HEADER: &str = "x-request-id";
+
+/// The label of requests that no route takes.
+const UNMATCHED_ROUTE: &str = "unmatched";
+
+/// A request's identifier, for handlers that write it themselves.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RequestId(pub(crate) String);
+
+/// What the outermost layer needs: where requests come in, who may, and where they are counted.
+#[derive(Clone, Debug)]
+pub(crate) struct AuthLayer {
+    pub(crate) policy: ListenPolicy,
+    pub(crate) access: Arc<AccessControl>,
+    pub(crate) metrics: Arc<MetricsRegistry>,
+    pub(crate) memory: RequestMemoryBudget,
+}
+
+/// Lets the request in, answers and observes it. A request whose client goes away before the answer counts with code 499.
+pub(crate) async fn admit_and_observe(State(entrance): State<AuthLayer>, mut request: Request, next: Next) -> Response {
+    let AuthLayer { policy: door, access, metrics, memory } = entrance;
+    let id = request_id(&request);
+    request.extensions_mut().insert(RequestId(id.clone()));
+    let route = request.extensions().get::<MatchedPath>().map_or(UNMATCHED_ROUTE, MatchedPath::as_str).to_owned();
+    let method = method_label(request.method());
+    let span = tracing::info_span!("request", request_id = %id, method, route);
+    let admitted = access.admit(door, (route != UNMATCHED_ROUTE).then_some(&route), &mut request);
+    let who = request.extensions().get::<Principal>().cloned();
+    let mut count = RequestMetricsGuard { metrics, route, method, began: Instant::now(), code: None };
+    let answer = match admitted {
+        Ok(()) => {
+            let request = drain::drain_on_drop(request, REFUSED_BYTES_MAX);
+            AssertUnwindSafe(next.run(request)).catch_unwind().instrument(span.clone()).await
+        }
+        Err(error) => {
+            drop(drain::drain_on_drop(request, UNAUTHENTICATED_BYTES_MAX));
+            Ok(ApiError::from(error).into_response())
+        }
+    };
+    let response = answer.unwrap_or_else(|panic| {
+        let _entered = span.enter();
+        ApiError::Internal { cause: format!("handler panicked: {}", panic_message(&*panic)) }.into_response()
+    });
+    let response = charge_response(response, || memory.charge_for_client(who.as_ref()))
+        .unwrap_or_else(IntoResponse::into_response);
+    let response = finish_response(response, &id);
+    count.code = Some(response.status().as_u16());
+    response
+}
+
+/// Counts when it is dropped, so that a request that is given up counts too.
+struct RequestMetricsGuard {
+    metrics: Arc<MetricsRegistry>,
+    route: String,
+    method: &'static str,
+    began: Instant,
+    code: Option<u16>,
+}
+
+impl Drop for RequestMetricsGuard {
+    fn drop(&mut self) {
+        let families = &self.metrics.families;
+        let code = self.code.unwrap_or(499).to_string();
+        families.http_requests.with_label_values(&[&self.route, self.method, &code]).inc();
+        let seconds = self.began.elapsed().as_secs_f64();
+        families.http_request_duration.with_label_values(&[&self.route]).observe(seconds);
+        tracing::debug!(route = self.route, method = self.method, code, seconds, "answered");
+    }
+}
+
+/// The client's identifier where it sent a printable one, else a new one.
+fn request_id(request: &Request) -> String {
+    let sent = request.headers().get(REQUEST_ID_HEADER).and_then(|id| id.to_str().ok());
+    let usable = |id: &&str| !id.is_empty() && id.len() <= REQUEST_ID_BYTES_MAX;
+    sent.filter(usable).map_or_else(new_request_id, str::to_owned)
+}
+
+/// Unique in this process, and very likely beyond: the time of its start and a number.
+fn new_request_id() -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    static START: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
+    let start = START.get_or_init(|| {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+    });
+    format!("{start:x}-{:x}", NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// The method as a label: from a closed set, whatever clients invent.
+fn method_label(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::HEAD => "HEAD",
+        Method::POST => "POST",
+        Method::PUT => "PUT",
+        Method::DELETE => "DELETE",
+        Method::OPTIONS => "OPTIONS",
+        Method::PATCH => "PATCH",
+        _ => "other",
+    }
+}
+
+fn panic_message(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("without a word")
+}
+
+fn finish_response(mut response: Response, id: &str) -> Response {
+    if let Some(body) = response.extensions_mut().remove::<ErrorBody>() {
+        *response.body_mut() = Body::from(body.json(id));
+        let json = HeaderValue::from_static("application/json");
+        response.headers_mut().insert(header::CONTENT_TYPE, json);
+        response.headers_mut().remove(header::CONTENT_LENGTH);
+    }
+    response.headers_mut().insert(VERSION_HEADER, HeaderValue::from_static(OWN_VERSION));
+    if let Ok(id) = HeaderValue::from_str(id) {
+        response.headers_mut().insert(REQUEST_ID_HEADER, id);
+    }
+    response
+}

@@ -1,0 +1,331 @@
+//! The state directory: where everything lies, and who may serve from it.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{ErrorKind, Read, Seek, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
+
+use crate::durable::{self, disk};
+use crate::error::StoreError;
+use crate::keys::{KeyFile, KeyUsageFile};
+use crate::limits::{INHERITED_LOCK_WAIT_MAX, LOCK_POLL_INTERVAL};
+use crate::secrets::SecretStore;
+use crate::storage_usage::tree_bytes;
+
+/// The state directory of one installation.
+///
+/// ```text
+/// saggar.db     job records          objects/   checkpoints, blobs
+/// server.lock   held by the server   models/    <name>/<version>/
+/// jobs/         <job>/ logs, output  datasets/  <name>/<version>/
+/// uploads/      datasets on the way  cache/     may be deleted at any time
+/// keys.json     keys, hashed         key-usage.json  what they used of their quotas
+/// secrets.json  what jobs may be granted
+/// audit.log     changes by clients
+/// ```
+/// Each of the directories in it, and `objects/checkpoints`, may be a symbolic link to a directory elsewhere, on another
+/// disk too: nothing is ever moved from one of them to another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StateDir {
+    root: PathBuf,
+}
+
+/// What of the state directory may lie elsewhere, behind a symbolic link.
+pub const RELOCATABLE_DIRECTORIES: [&str; 7] =
+    ["objects", "objects/checkpoints", "models", "jobs", "cache", "datasets", "uploads"];
+
+/// Permissions of the state directory: only its owner may enter it.
+pub const PRIVATE_DIRECTORY_MODE: u32 = durable::PRIVATE_DIRECTORY_MODE;
+
+impl StateDir {
+    /// A home that is there already, in a test.
+    #[cfg(test)]
+    pub(crate) fn from_existing(root: &Path) -> StateDir {
+        StateDir { root: root.to_owned() }
+    }
+
+    /// Opens the directory, making what is missing. Takes no lock: workers and clients do this.
+    ///
+    /// # Errors
+    /// `Io` where a directory cannot be made; `LinkToNothing` for a part that is to lie elsewhere and is not there.
+    pub fn open(root: impl Into<PathBuf>) -> Result<StateDir, StoreError> {
+        let home = StateDir { root: std::path::absolute(root.into()).map_err(StoreError::io("."))? };
+        for place in RELOCATABLE_DIRECTORIES.map(|place| home.root.join(place)) {
+            // Made anew, it would hide what lies on a disk that is only not mounted.
+            if let Ok(target) = std::fs::read_link(&place)
+                && !place.is_dir()
+            {
+                return Err(StoreError::LinkToNothing { place, target });
+            }
+        }
+        for directory in [home.objects(), home.models(), home.jobs(), home.cache(), home.datasets(), home.uploads()] {
+            durable::create_directories_below(&home.root, &directory).map_err(StoreError::io(&directory))?;
+        }
+        home.restrict_to_owner()?;
+        let parent = home.root.parent().unwrap_or(Path::new("/"));
+        match disk::sync_directory(parent) {
+            // Who may not read it did not make the directory in it.
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {}
+            synced => synced.map_err(StoreError::io(parent))?,
+        }
+        Ok(home)
+    }
+
+    /// Keeps everybody else out of the directory, if it is this user's. What lies in it may have been made by earlier
+    /// builds, readable for all: behind this directory it is not.
+    fn restrict_to_owner(&self) -> Result<(), StoreError> {
+        let Some(mode) = self.public_mode()? else { return Ok(()) };
+        match fs::set_permissions(&self.root, fs::Permissions::from_mode(durable::PRIVATE_DIRECTORY_MODE)) {
+            Ok(()) => {
+                let path = self.root.display();
+                tracing::info!(%path, mode = format!("{mode:o}"), "the state directory is now for its owner alone (700)");
+                Ok(())
+            }
+            // Another user's, or on a file system without permissions: `saggar doctor` says so.
+            Err(error) if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::Unsupported) => Ok(()),
+            Err(error) => Err(StoreError::io(&self.root)(error)),
+        }
+    }
+
+    /// Returns the directory's permissions if other users may look into it, or `None`.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn public_mode(&self) -> Result<Option<u32>, StoreError> {
+        let data = fs::metadata(&self.root).map_err(StoreError::io(&self.root))?;
+        let mode = data.permissions().mode() & 0o777;
+        Ok((mode & !durable::PRIVATE_DIRECTORY_MODE != 0).then_some(mode))
+    }
+
+    /// Takes the server's lock, for as long as the guard lives. The operating system gives it up
+    /// with the process, however that ends.
+    ///
+    /// # Errors
+    /// `HomeInUse` where another process holds it; `Io`.
+    pub fn lock(&self) -> Result<StateDirLock, StoreError> {
+        let path = self.root.join("server.lock");
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(durable::PRIVATE_FILE_MODE)
+            .open(&path)
+            .map_err(StoreError::io(&path))?;
+        let began = Instant::now();
+        while let Err(refused) = file.try_lock() {
+            if let TryLockError::Error(error) = refused {
+                return Err(StoreError::io(&path)(error));
+            }
+            let mut holder = String::new();
+            let read = file.rewind().and_then(|()| (&mut file).take(32).read_to_string(&mut holder));
+            let holder = read.map_or("", |_| holder.trim());
+            // A server that is killed in the instant in which it starts a process leaves the lock to that one until it runs
+            // its program.
+            if is_process_gone(holder) && began.elapsed() < INHERITED_LOCK_WAIT_MAX {
+                std::thread::sleep(LOCK_POLL_INTERVAL);
+                continue;
+            }
+            return Err(StoreError::HomeInUse { home: self.root.clone(), process: holder.to_owned() });
+        }
+        let write = |file: &mut File| {
+            file.set_len(0)?;
+            file.rewind()?;
+            writeln!(file, "{}", std::process::id())
+        };
+        write(&mut file).map_err(StoreError::io(&path))?;
+        Ok(StateDirLock { _file: file })
+    }
+
+    /// The directory itself, absolute.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Root of the object store.
+    pub fn objects(&self) -> PathBuf {
+        self.root.join("objects")
+    }
+
+    /// Model versions: `<name>/<version>/`.
+    pub fn models(&self) -> PathBuf {
+        self.root.join("models")
+    }
+
+    /// A directory for each job: logs and outputs.
+    pub fn jobs(&self) -> PathBuf {
+        self.root.join("jobs")
+    }
+
+    /// The directory of one job.
+    pub fn job(&self, id: &str) -> PathBuf {
+        self.jobs().join(id)
+    }
+
+    /// Removes the directory of a job: its logs and outputs. It is gone as a whole, for others and on the disk; removing
+    /// again finishes what was cut off. Returns the bytes that this freed.
+    ///
+    /// # Errors
+    /// `BadName` where the identifier cannot be one; `Io`, after which removing again is safe.
+    pub fn remove_job(&self, id: &str) -> Result<u64, StoreError> {
+        if id.is_empty() || !id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_') {
+            return Err(StoreError::BadName { name: id.to_owned() });
+        }
+        let directory = self.job(id);
+        let freed = tree_bytes(&directory)?;
+        durable::remove_directory(&directory).map_err(StoreError::io(&directory))?;
+        Ok(freed)
+    }
+
+    /// What can be made again: compiled components, pipelines.
+    pub fn cache(&self) -> PathBuf {
+        self.root.join("cache")
+    }
+
+    /// What drivers of adapters have compiled: a file for each kind of adapter.
+    pub fn shaders(&self) -> PathBuf {
+        self.cache().join("shaders")
+    }
+
+    /// Dataset versions: `<name>/<version>/`.
+    pub fn datasets(&self) -> PathBuf {
+        self.root.join("datasets")
+    }
+
+    /// Uploads that are not committed yet.
+    pub fn uploads(&self) -> PathBuf {
+        self.root.join("uploads")
+    }
+
+    /// Secrets that jobs may be granted.
+    pub fn secrets(&self) -> SecretStore {
+        SecretStore::new(self.root.join("secrets.json"))
+    }
+
+    /// The keys of clients.
+    pub fn keys(&self) -> KeyFile {
+        KeyFile::new(self.root.join("keys.json"))
+    }
+
+    /// What keys used of their quotas.
+    pub fn key_usage(&self) -> KeyUsageFile {
+        KeyUsageFile::new(self.root.join("key-usage.json"))
+    }
+
+    /// Who changed what: models, keys.
+    pub fn audit_log(&self) -> PathBuf {
+        self.root.join("audit.log")
+    }
+
+    /// The job records.
+    pub fn database(&self) -> PathBuf {
+        self.root.join("saggar.db")
+    }
+}
+
+/// Proof that this process is the one server of its home.
+#[derive(Debug)]
+pub struct StateDirLock {
+    _file: File,
+}
+
+/// Whether there is no process of this number. What is no number tells of none.
+fn is_process_gone(process: &str) -> bool {
+    let pid = process.parse().ok().and_then(Pid::from_raw);
+    pid.is_some_and(|pid| test_kill_process(pid) == Err(Errno::SRCH))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A lock that the holder's child has still, whose holder was killed.
+    #[test]
+    fn a_lock_inherited_by_a_child_of_a_killed_server_is_waited_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let home = StateDir::open(directory.path()).unwrap();
+        let mut ended = std::process::Command::new("true").spawn().unwrap();
+        let holder = ended.id();
+        ended.wait().unwrap();
+        let path = home.root().join("server.lock");
+        fs::write(&path, format!("{holder}\n")).unwrap();
+        let inherited = File::open(&path).unwrap();
+        inherited.lock().unwrap();
+        let began = Instant::now();
+        let refusal = home.lock().unwrap_err();
+        assert!(matches!(&refusal, StoreError::HomeInUse { process, .. } if *process == holder.to_string()));
+        assert!(began.elapsed() >= INHERITED_LOCK_WAIT_MAX, "it waited");
+        let _lock = std::thread::scope(|scope| {
+            // The child runs its program.
+            scope.spawn(|| {
+                std::thread::sleep(5 * LOCK_POLL_INTERVAL);
+                inherited.unlock().unwrap();
+            });
+            home.lock().unwrap()
+        });
+        assert_eq!(fs::read_to_string(&path).unwrap().trim(), std::process::id().to_string());
+    }
+
+    #[test]
+    fn only_one_server_locks_the_state_directory_and_workers_need_no_lock() {
+        let directory = tempfile::tempdir().unwrap();
+        let home = StateDir::open(directory.path().join("a/b")).unwrap();
+        let lock = home.lock().unwrap();
+        let worker = StateDir::open(home.root()).unwrap();
+        assert!(worker.objects().is_dir());
+        let refusal = worker.lock().unwrap_err();
+        assert!(matches!(&refusal, StoreError::HomeInUse { home, process }
+            if *home == *worker.root() && *process == std::process::id().to_string()));
+        drop(lock);
+        worker.lock().unwrap();
+    }
+
+    #[test]
+    fn the_state_directory_is_readable_by_its_owner_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().join("home");
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        fs::create_dir(&root).unwrap();
+        fs::set_permissions(&root, fs::Permissions::from_mode(0o755)).unwrap();
+        let home = StateDir::open(&root).unwrap();
+        assert_eq!((mode(&root), home.public_mode().unwrap()), (0o700, None));
+        fs::set_permissions(&root, fs::Permissions::from_mode(0o750)).unwrap();
+        assert_eq!(home.public_mode().unwrap(), Some(0o750));
+        let _lock = home.lock().unwrap();
+        home.write_output("j", "a/b.txt", b"x").unwrap();
+        let _locked = durable::lock_for_update(&root.join("keys.json")).unwrap();
+        drop(crate::SqliteRecords::open(&home.database()).unwrap());
+        for file in ["server.lock", "keys.lock", "saggar.db", "jobs/j/output/a/b.txt"] {
+            assert_eq!(mode(&root.join(file)), 0o600, "{file}");
+        }
+    }
+
+    #[test]
+    fn a_dangling_symbolic_link_in_the_state_directory_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let (root, elsewhere) = (directory.path().join("home"), directory.path().join("elsewhere"));
+        std::fs::create_dir(&root).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, root.join("datasets")).unwrap();
+        let error = StateDir::open(&root).unwrap_err();
+        assert!(matches!(&error, StoreError::LinkToNothing { target, .. } if *target == elsewhere), "{error}");
+        assert!(error.to_string().contains("bring back the disk"), "{error}");
+        assert!(!elsewhere.exists() && !root.join("objects").exists(), "nothing was made");
+        std::fs::create_dir(&elsewhere).unwrap();
+        let home = StateDir::open(&root).unwrap();
+        std::fs::write(home.datasets().join("x"), [0; 7]).unwrap();
+        assert_eq!(home.usage(&home.models()).unwrap().bytes_of(crate::storage_usage::StorageKind::Datasets), 7);
+    }
+
+    #[test]
+    fn a_state_directory_that_cannot_be_created_is_named_in_the_error() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("file");
+        std::fs::write(&file, "x").unwrap();
+        let error = StateDir::open(file.join("home")).unwrap_err().to_string();
+        assert!(error.contains("file"), "{error}");
+    }
+}

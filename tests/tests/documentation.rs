@@ -1,0 +1,112 @@
+//! The samples of README.md and host/SERVING.md, run as they stand there against the real binary: copied and pasted, they
+//! must work.
+#![allow(clippy::unwrap_used, reason = "in a test, to unwrap is to assert")]
+
+use std::path::Path;
+use std::process::Command;
+
+use saggar_tests::{ServerProcess, binary, plugin, root};
+
+/// The blocks of code in the section of a document under this heading, with the language that each is marked with.
+fn code_blocks(document: &str, heading: &str) -> Vec<(String, String)> {
+    let text = std::fs::read_to_string(root().join(document)).unwrap();
+    let section = text.split_once(&format!("\n## {heading}\n")).unwrap_or_else(|| panic!("{document}: {heading}")).1;
+    let section = section.split("\n## ").next().unwrap();
+    let fences: Vec<&str> = section.split("```").collect();
+    let block = |fence: &&str| {
+        let (language, code) = fence.split_once('\n').unwrap();
+        (language.to_owned(), code.to_owned())
+    };
+    let blocks: Vec<_> = fences.iter().skip(1).step_by(2).map(block).collect();
+    assert!(!blocks.is_empty(), "{document}: {heading} has no samples");
+    blocks
+}
+
+/// The script of all blocks of a language.
+fn script(document: &str, heading: &str, language: &str) -> String {
+    let of_language = code_blocks(document, heading).into_iter().filter(|(other, _)| other == language);
+    let script: String = of_language.map(|(_, code)| code).collect();
+    assert!(!script.is_empty(), "{document}: {heading} has no block of `{language}`");
+    script
+}
+
+/// Runs a script with `curl` and `saggar` as a reader has them, and gives what it prints. A request that is refused ends it.
+fn run(server: &ServerProcess, folder: &Path, script: &str) -> String {
+    let address = server.url().strip_prefix("http://").unwrap();
+    let script = script.replace("127.0.0.1:5000", address).replace("localhost:5000", address);
+    let begin = "set -euo pipefail\n\
+                 saggar() { \"$SAGGAR_BINARY\" \"$@\"; }\n\
+                 curl() { command curl --silent --show-error --fail-with-body --max-time 60 \"$@\"; echo; }\n";
+    let mut command = Command::new("bash");
+    command.args(["-c", &format!("{begin}{script}")]).current_dir(folder);
+    command.env("SAGGAR_HOST", server.url()).env("SAGGAR_BINARY", binary());
+    let output = command.output().unwrap();
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{script}\n== printed\n{printed}\n== said\n{errors}");
+    printed
+}
+
+/// A folder that looks to commands like the project's root, and that they may write in.
+fn linked_project_root() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["examples", "plugins", "host"] {
+        std::os::unix::fs::symlink(root().join(name), folder.path().join(name)).unwrap();
+    }
+    folder
+}
+
+#[test]
+fn the_samples_of_the_readme_run() {
+    let (home, folder) = (tempfile::tempdir().unwrap(), linked_project_root());
+    let server = ServerProcess::start(home.path());
+    for name in ["lenet", "char-lm"] {
+        plugin(name);
+    }
+    let by_hand = script("README.md", "By hand", "");
+    // What the test has done already: building, and a server in another terminal.
+    let done = ["make build", "alias saggar=", "saggar serve "];
+    let lines: Vec<&str> = by_hand.lines().filter(|line| !done.iter().any(|start| line.starts_with(start))).collect();
+    assert_eq!(by_hand.lines().count() - lines.len(), done.len(), "{by_hand}");
+    let printed = run(&server, folder.path(), &lines.join("\n"));
+    assert!(printed.contains("lenet-1") && printed.contains("label  7"), "{printed}");
+    assert!(
+        printed.contains("saggar_predict_requests_total"),
+        "the metrics are the last of the first block: {printed}"
+    );
+    assert!(printed.contains("event: done"), "the writer streams: {printed}");
+}
+
+#[test]
+fn the_samples_of_the_serving_guide_run() {
+    let (home, folder) = (tempfile::tempdir().unwrap(), linked_project_root());
+    let server = ServerProcess::start_with_digits(home.path(), &[]);
+    let train =
+        format!("saggar run {} --data digits --seed 9 --wait -- epochs=1 model=digits", plugin("lenet").display());
+    run(&server, folder.path(), &train);
+    server.wait_for_version("digits", 2);
+    let protocol = script("host/SERVING.md", "Open Inference Protocol (KServe v2, Triton)", "sh");
+    let (image, _) = protocol.split_once("curl ").unwrap();
+    let models = script("host/SERVING.md", "Models and versions", "sh");
+    // The samples of TensorFlow Serving ask an alias.
+    let (to_alias, _) = models.split_once("curl -X PUT $M/traffic").unwrap();
+    let tensorflow = script("host/SERVING.md", "TensorFlow Serving's clients", "sh");
+    let predictions = script("host/SERVING.md", "Predictions to come back to", "sh");
+    assert!(run(&server, folder.path(), &protocol).contains("\"outputs\":"));
+    let printed = run(&server, folder.path(), &format!("{image}{to_alias}\n{tensorflow}"));
+    assert!(printed.contains("\"predictions\"") && printed.contains("\"results\""), "{printed}");
+    let printed = run(&server, folder.path(), &format!("{image}{predictions}"));
+    assert!(printed.contains("\"status\":\"succeeded\"") && printed.contains("event: completed"), "{printed}");
+    let printed = run(&server, folder.path(), &models);
+    assert!(printed.contains("\"digits\""), "{printed}");
+    // Finds or makes an environment that has Triton's client.
+    let clients = Command::new("bash").arg(".ci/clients").current_dir(root()).output().unwrap();
+    let python = String::from_utf8(clients.stdout).unwrap().trim().to_owned();
+    let program = script("host/SERVING.md", "Open Inference Protocol (KServe v2, Triton)", "python");
+    let program = program.replace("localhost:5000", server.url().strip_prefix("http://").unwrap());
+    let output = Command::new(python).args(["-B", "-c", &program]).output().unwrap();
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let label = printed.trim().trim_matches(['[', ']']).parse::<u32>();
+    assert!(label.is_ok_and(|label| label < 10), "{printed}");
+}

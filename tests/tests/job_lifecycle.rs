@@ -1,0 +1,519 @@
+//! A job from submission to removal: interruptions, limits on time and memory, starting from others, starting again.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "in a test, to unwrap is to assert; figures are shown")]
+
+use saggar_tests::{HttpPayload, ServerProcess, SteadyJob, kill_9, worker_processes};
+use serde_json::{Value, json};
+
+#[test]
+fn three_preemptions_end_bit_identical() {
+    let (_home, server) = ServerProcess::start_in_temp_dir();
+    let every = json!({ "steps": 100 });
+    // Many more than are done before the last preemption, however seldom a test gets to look.
+    let steps = 4_000;
+    let calm = SteadyJob::with_steps(steps)
+        .with_field("checkpoint_every", every.clone())
+        .with_parameter("model", "calm")
+        .submit(&server);
+    assert_eq!(server.wait_for_job(&calm)["attempt"], 1);
+    let shaken = SteadyJob::with_steps(steps)
+        .with_field("checkpoint_every", every)
+        .with_parameter("model", "shaken")
+        .submit(&server);
+    for (step, times) in [(10, 1), (150, 2), (300, 3)] {
+        server.wait_for_step(&shaken, step);
+        server.saggar_ok(&["preempt", &shaken]);
+        server.wait_for("the attempt's end", |server| {
+            let attempts = server.job(&shaken)["attempts"].as_array().unwrap().clone();
+            let preempted = attempts.iter().filter(|attempt| attempt["state"] == "PREEMPTED").count();
+            (preempted == times).then_some(())
+        });
+    }
+    let ended = server.wait_for_job(&shaken);
+    assert_eq!((&ended["state"], &ended["attempt"]), (&json!("SUCCEEDED"), &json!(4)), "{ended}");
+    assert_eq!(ended["interruptions"], json!({ "preempted": 3 }));
+    assert_eq!(ended["wasted_steps"], 0, "a preempted attempt saves its last step");
+    assert_eq!(server.weights_digest("calm"), server.weights_digest("shaken"));
+}
+
+#[test]
+fn retry_limit_5_allows_six_attempts() {
+    let (_home, server) = ServerProcess::start_in_temp_dir();
+    let job = SteadyJob::with_steps(100_000).with_field("retry", 5).submit(&server);
+    for attempt in 1..=6 {
+        server.wait_for("the attempt", |server| {
+            let it = server.job(&job);
+            (it["attempt"] == attempt && it["state"] == "RUNNING").then_some(())
+        });
+        server.wait_for("the worker", |server| worker_processes(server.pid()).first().map(|worker| kill_9(*worker)));
+        server.wait_for("its end", |server| {
+            let it = server.job(&job);
+            (it["attempts"][attempt - 1]["ended_ms"].is_u64()).then_some(())
+        });
+    }
+    let ended = server.wait_for_job(&job);
+    assert_eq!((&ended["state"], &ended["reason"]), (&json!("FAILED"), &json!("RETRIES_EXHAUSTED")), "{ended}");
+    assert_eq!(ended["attempts"].as_array().unwrap().len(), 6, "the seventh never starts");
+    assert_eq!(ended["interruptions"], json!({ "worker-lost": 5 }), "counted by cause");
+    let waited = server.saggar(&["wait", &job]);
+    assert_eq!(waited.status.code(), Some(23));
+}
+
+#[test]
+fn a_killed_attempt_loses_less_than_a_checkpoint_interval() {
+    let (_home, server) = ServerProcess::start_in_temp_dir();
+    let every = 20;
+    let job =
+        SteadyJob::with_steps(1_000_000).with_field("checkpoint_every", json!({ "steps": every })).submit(&server);
+    for attempt in 1..=3 {
+        server.wait_for("some steps", |server| {
+            let it = server.job(&job);
+            let last = &it["attempts"][attempt - 1];
+            let done = last["last_step"].as_u64()?.saturating_sub(last["first_step"].as_u64()?);
+            (it["state"] == "RUNNING" && done > 2 * every).then_some(())
+        });
+        server.wait_for("the worker", |server| worker_processes(server.pid()).first().map(|worker| kill_9(*worker)));
+    }
+    server.wait_for("the fourth attempt", |server| {
+        let it = server.job(&job);
+        (it["attempt"] == 4 && it["attempts"][3]["last_step"].as_u64() > Some(0)).then_some(())
+    });
+    let shaken = server.job(&job);
+    let attempts = shaken["attempts"].as_array().unwrap();
+    let wasted = |pair: &[Value]| pair[0]["last_step"].as_u64().unwrap() - pair[1]["first_step"].as_u64().unwrap();
+    let wasted: Vec<u64> = attempts.windows(2).map(wasted).collect();
+    assert!(wasted.len() == 3 && wasted.iter().all(|steps| *steps <= every), "{wasted:?}: {shaken}");
+    assert_eq!(shaken["wasted_steps"].as_u64(), Some(wasted.iter().sum()), "{shaken}");
+    // Going on is what a restart does as well.
+    server.saggar_ok(&["stop", &job]);
+    let last = server.wait_for_job(&job)["step"].as_u64().unwrap();
+    let parameter = format!("steps={}", last + 10);
+    let again = server.saggar_ok(&["restart", "--resume", &job, "--", &parameter]);
+    let again = server.wait_for_job(again.trim());
+    assert_eq!((&again["state"], &again["attempts"][0]["first_step"]), (&json!("SUCCEEDED"), &json!(last)), "{again}");
+    assert_eq!(again["wasted_steps"], 0);
+}
+
+#[test]
+fn plugin_errors_are_retried_only_if_requested() {
+    let (_home, server) = ServerProcess::start_in_temp_dir();
+    let failing = SteadyJob::with_steps(20).with_parameter("fail_at", 12).with_parameter("fail_until", 3);
+    let once = server.wait_for_job(&failing.submit(&server));
+    assert_eq!((&once["state"], &once["attempt"]), (&json!("FAILED"), &json!(1)), "{once}");
+    let again = failing.with_field("retry_on", json!(["error"])).submit(&server);
+    let again = server.wait_for_job(&again);
+    assert_eq!((&again["state"], &again["attempt"]), (&json!("SUCCEEDED"), &json!(3)), "{again}");
+    assert_eq!(again["interruptions"], json!({ "error": 2 }));
+    assert_eq!(again["attempts"][1]["first_step"], 10, "it went on from its checkpoint");
+}
+
+#[test]
+fn the_log_of_a_killed_attempt_is_complete_after_a_restart() {
+    let (home, server) = ServerProcess::start_in_temp_dir();
+    let job = SteadyJob::with_steps(100_000).submit(&server);
+    server.wait_for_step(&job, 20);
+    let worker = worker_processes(server.pid())[0];
+    assert!(kill_9(worker));
+    server.wait_for("the second attempt", |server| (server.job(&job)["attempt"] == 2).then_some(()));
+    let before = server.saggar_ok(&["logs", &job, "--attempt", "1"]);
+    // What the worker did last is there: a line for each step, without a gap, to the last one that was counted.
+    let steps: Vec<u64> = before.lines().filter_map(|line| line.strip_prefix("step ")?.parse().ok()).collect();
+    assert_eq!(steps, (1..=steps.len() as u64).collect::<Vec<_>>());
+    let counted = server.job(&job)["attempts"][0]["last_step"].as_u64().unwrap();
+    // A step is counted before its line is written, so a kill may come between the two.
+    assert!(steps.len() as u64 + 1 >= counted, "{} lines, {counted} steps", steps.len());
+    server.kill_and_wait();
+    let server = ServerProcess::start(home.path());
+    let after = server.saggar_ok(&["logs", &job, "--attempt", "1"]);
+    assert!(after.starts_with(&before), "{after}");
+    assert!(after.contains("killed by signal 9"), "{after}");
+    let stamped = server.saggar_ok(&["logs", &job, "--attempt", "1", "--timestamps", "--tail", "1"]);
+    let (stamp, _) = stamped.split_once(' ').unwrap();
+    assert!(stamp.ends_with('Z') && stamp.len() == 24, "an ISO 8601 time with milliseconds: {stamped}");
+}
+
+#[test]
+fn a_job_past_its_memory_limit_fails_alone() {
+    let (_home, server) = ServerProcess::start_in_temp_dir();
+    let limit = 32 << 20;
+    let job =
+        SteadyJob::with_steps(5).with_parameter("memory_mib", 64).with_field("memory_bytes", limit).submit(&server);
+    let failed = server.wait_for_job(&job);
+    assert_eq!(failed["state"], "FAILED", "{failed}");
+    assert!(failed["message"].as_str().unwrap().contains("33554432"), "it tells the limit: {failed}");
+    assert_eq!(server.saggar(&["wait", &job]).status.code(), Some(24));
+    let other =
+        SteadyJob::with_steps(5).with_parameter("memory_mib", 16).with_field("memory_bytes", limit).submit(&server);
+    assert_eq!(server.wait_for_job(&other)["state"], "SUCCEEDED");
+    let job = SteadyJob::with_steps(5).with_field("gpu_memory_bytes", 10_000).submit(&server);
+    let failed = server.wait_for_job(&job);
+    assert_eq!((&failed["state"], &failed["reason"]), (&json!("FAILED"), &json!("OUT_OF_MEMORY")), "{failed}");
+}
+
+#[test]
+fn an_attempt_past_its_time_limit_ends_and_the_job_continues() {
+    let (_home, server) = ServerProcess::start_in_temp_dir();
+    let job = SteadyJob::with_steps(1_000_000)
+        .with_field("max_attempt_runtime_seconds", 0.8)
+        .with_field("retry", 0)
+        .submit(&server);
+    server.wait_for("the third attempt", |server| {
+        let it = server.job(&job);
+        (it["attempt"] == 3 && it["state"] == "RUNNING").then_some(())
+    });
+    server.saggar_ok(&["stop", &job]);
+    let ended = server.wait_for_job(&job);
+    assert_eq!(ended["state"], "CANCELLED", "{ended}");
+    let attempts = ended["attempts"].as_array().unwrap();
+    assert!(attempts.len() > 2, "{ended}");
+    for pair in attempts.windows(2) {
+        assert_eq!(pair[0]["reason"], "MAX_ATTEMPT_RUNTIME");
+        assert_eq!(pair[0]["last_step"], pair[1]["first_step"]);
+    }
+    assert_eq!(ended["interruptions"], json!({}), "it counts for nothing");
+}
+
+#[test]
+fn a_job_past_its_time_limit_is_checkpointed_and_can_be_resumed() {
+    let (home, server) = ServerProcess::start_in_temp_dir();
+    let job = SteadyJob::with_steps(1_000_000)
+        .with_parameter("write", "a/b.txt=5")
+        .with_field("max_runtime_seconds", 1)
+        .submit(&server);
+    let late = server.wait_for_job(&job);
+    assert_eq!((&late["state"], &late["reason"]), (&json!("TIMED_OUT"), &json!("MAX_RUNTIME")), "{late}");
+    assert_eq!(server.saggar(&["wait", &job]).status.code(), Some(22));
+    let (step, _) = server.checkpoints(&job)[0];
+    assert_eq!(Some(step), late["step"].as_u64(), "the final checkpoint is of the last step");
+    // FH-33: going on is what a restart does, and it loses nothing.
+    let steps = format!("steps={}", step + 50);
+    let again = server.saggar_ok(&["restart", &job, "--set", "max_runtime_seconds=null", "--", &steps]);
+    let again = server.wait_for_job(again.trim());
+    assert_eq!(again["state"], "SUCCEEDED", "{again}");
+    assert_eq!(again["attempts"][0]["first_step"], step);
+    assert_eq!(again["spec"]["init_from"], format!("job:{job}/checkpoint@{step}"));
+    // FH-32: what it wrote before is there to be fetched.
+    let name = again["name"].as_str().unwrap();
+    let out = home.path().join("out");
+    server.saggar_ok(&["output", "get", name, "-o", out.to_str().unwrap()]);
+    assert_eq!(std::fs::read(out.join("a/b.txt")).unwrap(), b"xxxxx");
+}
+
+#[test]
+fn outputs_written_before_the_time_limit_are_kept() {
+    let (home, server) = ServerProcess::start_in_temp_dir();
+    let job = SteadyJob::with_steps(1_000_000)
+        .with_parameter("diary", "notes/diary.txt")
+        .with_field("max_runtime_seconds", 4);
+    let job = job.submit(&server);
+    let late = server.wait_for_job(&job);
+    assert_eq!(late["state"], "TIMED_OUT", "{late}");
+    let done = late["step"].as_u64().unwrap();
+    assert!(done >= 50, "some was written: {late}");
+    let out = home.path().join("out");
+    server.saggar_ok(&["output", "get", &job, "-o", out.to_str().unwrap()]);
+    let diary = std::fs::read(out.join("notes/diary.txt")).unwrap();
+    assert_eq!(diary.len() as u64, done / 50 * 50, "all that was written before step {done}");
+    // The last checkpoint is of the last step, and every byte of it is as it was written.
+    let verified = server.saggar_ok(&["output", "checkpoints", &job, "--verify", "--json"]);
+    let verified: Value = serde_json::from_str(&verified).unwrap();
+    assert_eq!((&verified[0]["step"], &verified[0]["whole"]), (&json!(done), &json!(true)), "{verified}");
+    // Nor does a restart of the server take anything away.
+    server.kill_and_wait();
+    let server = ServerProcess::start(home.path());
+    let listed = server.saggar_ok(&["output", "ls", &job, "--json"]);
+    assert!(listed.contains("notes/diary.txt") && listed.contains(&diary.len().to_string()), "{listed}");
+}
+
+#[test]
+fn a_time_limit_is_renewed_up_to_its_maximum_count() {
+    let (_home, server) = ServerProcess::start_in_temp_dir();
+    let job = SteadyJob::with_steps(1_000_000)
+        .with_field("max_runtime_seconds", 1)
+        .with_field("auto_extend", 2)
+        .submit(&server);
+    let late = server.wait_for_job(&job);
+    assert_eq!(late["state"], "TIMED_OUT");
+    assert!(late["wall_seconds"].as_f64() >= Some(3.0), "{late}");
+    let log = server.saggar_ok(&["logs", &job]);
+    assert_eq!(log.matches("extended for the").count(), 2, "{log}");
+}
+
+#[test]
+fn a_job_starts_from_the_checkpoint_and_step_of_another() {
+    let (_home, server) = ServerProcess::start_in_temp_dir();
+    let base = SteadyJob::with_steps(200).submit(&server);
+    server.wait_for_job(&base);
+    let whole = SteadyJob::with_steps(230).with_parameter("model", "whole").submit(&server);
+    server.wait_for_job(&whole);
+    let from = format!("job:{base}/checkpoint@200");
+    let more = SteadyJob::with_steps(230)
+        .with_parameter("model", "more")
+        .with_field("init_from", from.as_str())
+        .submit(&server);
+    let more = server.wait_for_job(&more);
+    assert_eq!(more["state"], "SUCCEEDED", "{more}");
+    assert_eq!((&more["attempts"][0]["first_step"], &more["step"]), (&json!(200), &json!(230)));
+    let log = server.saggar_ok(&["logs", more["name"].as_str().unwrap()]);
+    assert_eq!(log.lines().filter(|line| line.starts_with("step ")).count(), 30, "exactly 30 steps: {log}");
+    assert_eq!(server.weights_digest("whole"), server.weights_digest("more"));
+    // A checkpoint that is read stays while it is read.
+    let long = SteadyJob::with_steps(1_000_000).with_field("init_from", from.as_str()).submit(&server);
+    let refused = server.request("DELETE", &format!("/api/v1/jobs/{base}"), HttpPayload::Nothing);
+    assert_eq!(refused.status, 409, "{}", refused.text);
+    assert!(refused.text.contains(&long), "{}", refused.text);
+}
+
+#[test]
+fn a_retried_job_resumes_from_its_own_checkpoint_before_its_base() {
+    let (_home, server) = ServerProcess::start_in_temp_dir();
+    let base = SteadyJob::with_steps(10).submit(&server);
+    server.wait_for_job(&base);
+    let job = SteadyJob::with_steps(2_000).with_field("init_from", format!("job:{base}")).submit(&server);
+    server.wait_for_step(&job, 60);
+    server.saggar_ok(&["preempt", &job]);
+    let ended = server.wait_for_job(&job);
+    assert_eq!((&ended["state"], &ended["attempt"]), (&json!("SUCCEEDED"), &json!(2)), "{ended}");
+    assert_eq!(ended["attempts"][0]["first_step"], 10);
+    assert!(ended["attempts"][1]["first_step"].as_u64() >= Some(60), "{ended}");
+}
+
+#[test]
+fn a_training_starts_from_the_weights_of_a_model() {
+    let (_home, server) = ServerProcess::start_in_temp_dir();
+    let base = SteadyJob::with_steps(20).with_parameter("model", "base").submit(&server);
+    server.wait_for_job(&base);
+    server.weights_digest("base");
+    let job = SteadyJob::with_steps(5).with_field("init_from", "model:base").submit(&server);
+    let ended = server.wait_for_job(&job);
+    assert_eq!((&ended["state"], &ended["step"]), (&json!("SUCCEEDED"), &json!(5)), "{ended}");
+    assert_eq!(ended["spec"]["init_from"], "model:base@1", "the version is settled at submission");
+    let log = server.saggar_ok(&["logs", &job]);
+    assert!(log.contains("starts from model:base@1") && log.contains("took 1 of"), "{log}");
+}
+
+#[test]
+fn the_best_checkpoint_is_retained() {
+    let (_home, server) = ServerProcess::start_in_temp_dir();
+    let best = json!({ "metric": "accuracy", "mode": "min" });
+    let job = SteadyJob::with_steps(60)
+        .with_field("checkpoint_keep_last", 2)
+        .with_field("checkpoint_keep_best", best)
+        .submit(&server);
+    server.wait_for_job(&job);
+    let steps: Vec<u64> = server.checkpoints(&job).into_iter().map(|(step, _)| step).collect();
+    // Accuracy grows with the step, and the smallest was asked for.
+    assert_eq!(steps, [60, 55, 5]);
+}
+
+#[test]
+fn a_checkpoint_is_exported_while_its_job_runs() {
+    let (home, server) = ServerProcess::start_in_temp_dir();
+    let job = SteadyJob::with_steps(1_000_000).submit(&server);
+    server.wait_for_step(&job, 20);
+    let out = home.path().join("out");
+    let out = out.to_str().unwrap();
+    let file = server.saggar_ok(&["output", "get", &job, "--checkpoint", "latest", "-o", out]);
+    let bytes = std::fs::read(file.trim()).unwrap();
+    let tensors = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+    let mut names = tensors.names();
+    names.sort_unstable();
+    assert!(names.contains(&"matrix") && names.contains(&"momentum"), "{names:?}");
+    assert_eq!(tensors.tensor("matrix").unwrap().shape(), [96, 96]);
+    assert_eq!(server.job(&job)["state"], "RUNNING");
+    server.saggar_ok(&["stop", &job]);
+    let ended = server.wait_for_job(&job);
+    assert_eq!(ended["state"], "CANCELLED");
+    let (step, digest) = server.checkpoints(&job).swap_remove(0);
+    let answer = server.request("GET", &format!("/api/v1/jobs/{job}/checkpoints/{step}"), HttpPayload::Nothing);
+    assert_eq!((answer.status, answer.header("x-saggar-digest")), (200, digest.as_str()));
+    let verified = server.saggar_ok(&["output", "checkpoints", &job, "--verify"]);
+    assert!(verified.contains("whole") && !verified.contains("damaged"), "{verified}");
+    for wrong in ["best", "7777777", "newest"] {
+        let answer = server.request("GET", &format!("/api/v1/jobs/{job}/checkpoints/{wrong}"), HttpPayload::Nothing);
+        assert!(matches!(answer.status, 400 | 404), "{wrong}: {}", answer.text);
+    }
+    // A flipped byte is found.
+    let id = ended["id"].as_str().unwrap();
+    let parts = home.path().join("objects/checkpoints").join(id).join("parts");
+    let part = std::fs::read_dir(parts).unwrap().next().unwrap().unwrap().path();
+    let mut bytes = std::fs::read(&part).unwrap();
+    bytes[100] ^= 1;
+    std::fs::write(&part, bytes).unwrap();
+    let damaged = server.saggar(&["output", "checkpoints", &job, "--verify"]);
+    assert_eq!(damaged.status.code(), Some(7));
+}
+
+#[test]
+fn a_job_output_is_mounted_by_another_job() {
+    let (_home, server) = ServerProcess::start_in_temp_dir();
+    let job =
+        SteadyJob::with_steps(3).with_parameter("write", "texts/a.txt=7 texts/b.txt=9 note.bin=3").submit(&server);
+    server.wait_for_job(&job);
+    let reads = |path: &str, project: &str| {
+        let data = json!([{ "job": job, "path": path, "mount": "/init" }]);
+        let reader = SteadyJob::with_steps(1)
+            .with_field("data", data)
+            .with_field("project", project)
+            .with_parameter("count", "/init");
+        server.wait_for_job(&reader.submit(&server))
+    };
+    let reader = reads("texts", "reader");
+    assert_eq!(reader["state"], "SUCCEEDED", "{reader}");
+    let log = server.saggar_ok(&["logs", "reader-1"]);
+    assert!(log.contains("/init has 2 items"), "{log}");
+    // What is no dataset fails the job that mounts it, and says why.
+    let wrong = reads("note.bin", "wrong");
+    assert_eq!((&wrong["state"], &wrong["reason"]), (&json!("FAILED"), &json!("BAD_DATASET")), "{wrong}");
+    let absent = reads("absent", "absent");
+    assert!(absent["message"].as_str().unwrap().contains("absent"), "{absent}");
+    // A running job's output can still change.
+    let running = SteadyJob::with_steps(1_000_000).submit(&server);
+    let early =
+        SteadyJob::with_steps(1).with_field("data", json!([{ "job": running, "mount": "/init" }])).post(&server);
+    assert_eq!(early.status, 409, "{}", early.text);
+}
+
+#[test]
+fn a_checkpoint_is_deployed_as_a_version() {
+    let (_home, server) = ServerProcess::start_in_temp_dir();
+    let job = SteadyJob::with_steps(20)
+        .with_field("checkpoint_keep_last", 10)
+        .with_parameter("model", "deployed")
+        .submit(&server);
+    server.wait_for_job(&job);
+    let last = server.weights_digest("deployed");
+    let deploy = |from: &str| {
+        let body = json!({ "from": from });
+        server.request("POST", "/api/v1/models/deployed/versions", HttpPayload::Json(&body))
+    };
+    // The guest predicts nothing, so its versions are refused; that they are made, and of what, is what is asked here.
+    let made = deploy(&format!("job:{job}/checkpoint@10"));
+    assert_eq!((made.status, &made.json()["version"]), (201, &json!(2)), "{}", made.text);
+    let model = server.get("/api/v1/models/deployed");
+    let version = |number: u64| {
+        let versions = model["versions"].as_array().unwrap();
+        versions.iter().find(|version| version["version"] == number).unwrap().clone()
+    };
+    assert_ne!(version(2)["weights"], last);
+    assert_eq!(version(2)["source_job"], job.as_str());
+    // Each keeps what was measured when it was made.
+    let measured = |number: u64| version(number)["metrics"].as_object().unwrap().clone();
+    assert!(!measured(1).is_empty() && measured(1).keys().eq(measured(2).keys()), "{model}");
+    assert_ne!(measured(1), measured(2), "{model}");
+    let same = deploy(&format!("job:{job}"));
+    assert_eq!(same.json()["version"], 1, "the last checkpoint is what was published: {}", same.text);
+    for (from, status) in
+        [("job:absent-1", 404), (&*format!("job:{job}/checkpoint@7"), 404), ("model:deployed", 400), ("x", 400)]
+    {
+        let refused = deploy(from);
+        assert_eq!(refused.status, status, "{from}: {}", refused.text);
+    }
+}
+
+#[test]
+fn a_restart_changes_only_the_overridden_parameters() {
+    let (_home, server) = ServerProcess::start_in_temp_dir();
+    let first = SteadyJob::with_steps(10).with_field("message", "the first").submit(&server);
+    server.wait_for_job(&first);
+    let second = server.saggar_ok(&["restart", &first, "--", "--steps", "12"]);
+    let second = second.trim();
+    assert_eq!(second, "steady-2", "FH-18: jobs of a project are numbered");
+    server.wait_for_job(second);
+    let diff: Value = serde_json::from_str(&server.saggar_ok(&["--json", "diff", &first, second])).unwrap();
+    assert_eq!(diff, json!({ "parameters.steps": [10, 12] }));
+    let compared = server.saggar_ok(&["compare", &first, second]);
+    assert!(compared.lines().next().unwrap().contains("steps"), "{compared}");
+    assert_eq!(server.saggar(&["restart", &first, "--set", "sed=1"]).status.code(), Some(7));
+    assert_eq!(server.saggar(&["restart", "absent-1"]).status.code(), Some(3));
+    // AZ-17: what a job was asked to do can be asked for again as it is.
+    let spec = server.job(second)["spec"].clone();
+    let third = server.post("/api/v1/jobs", &spec);
+    assert_eq!(third["spec"], spec);
+}
+
+#[test]
+fn a_secret_reaches_its_plugin_and_nothing_else() {
+    let (home, server) = ServerProcess::start_in_temp_dir();
+    let value = "a \"quoted\" value 4711";
+    let answer = server.request("PUT", "/api/v1/secrets/github-token", HttpPayload::Json(&json!({ "value": value })));
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    let granted = SteadyJob::with_steps(3)
+        .with_field("secrets", json!(["github-token"]))
+        .with_parameter("secret", "github-token");
+    let job = granted.submit(&server);
+    assert_eq!(server.wait_for_job(&job)["state"], "SUCCEEDED");
+    let log = server.saggar_ok(&["logs", &job]);
+    assert!(log.contains("the secret is [secret]"), "{log}");
+    let without = SteadyJob::with_steps(3).with_parameter("secret", "github-token").submit(&server);
+    let refused = server.wait_for_job(&without);
+    assert!(refused["message"].as_str().unwrap().contains("not granted"), "{refused}");
+    let shown = [
+        server.saggar_ok(&["--json", "status", &job]),
+        server.saggar_ok(&["--json", "secret", "ls"]),
+        server.request("GET", "/metrics", HttpPayload::Nothing).text,
+        std::fs::read_to_string(home.path().join("server.log")).unwrap(),
+    ];
+    for text in shown {
+        assert!(!text.contains("4711"), "{text}");
+    }
+    let absent = SteadyJob::with_steps(3).with_field("secrets", json!(["absent"])).post(&server);
+    assert_eq!(absent.status, 404, "{}", absent.text);
+    let refused = absent.json();
+    assert!(refused["error"].as_str().unwrap().contains("there are: github-token"), "{refused}");
+    // One that is removed while the job waits is missed when it starts.
+    let late = SteadyJob::with_steps(3).with_field("secrets", json!(["github-token"])).spec(&server);
+    let busy = SteadyJob::with_steps(1_000_000).submit(&server);
+    let late = server.post("/api/v1/jobs", &late)["name"].as_str().unwrap().to_owned();
+    assert_eq!(server.request("DELETE", "/api/v1/secrets/github-token", HttpPayload::Nothing).status, 200);
+    server.post(&format!("/api/v1/jobs/{busy}/stop"), &Value::Null);
+    assert_eq!(server.wait_for_job(&late)["reason"], "NO_SECRET");
+}
+
+#[test]
+fn a_schedule_submits_jobs_and_skips_overlapping_ones() {
+    let (_home, server) = ServerProcess::start_in_temp_dir();
+    for name in ["digits", "letters"] {
+        server.saggar_ok(&["data", "push", "examples/digits", "--name", name]);
+    }
+    let of = |dataset: &str| {
+        let data = json!([{ "dataset": dataset, "mount": "/data" }]);
+        SteadyJob::with_steps(1_000_000).with_field("data", data).spec(&server)
+    };
+    let set_to = |name: &str, cron: &str, spec: &Value| {
+        server.request(
+            "POST",
+            "/api/v1/schedules",
+            HttpPayload::Json(&json!({ "name": name, "cron": cron, "spec": spec })),
+        )
+    };
+    let set = |name: &str, cron: &str| set_to(name, cron, &of("digits"));
+    for wrong in ["* * *", "61 * * * *", "* * * * * *", "never", "0 0 31 2 *"] {
+        let answer = set("wrong", wrong);
+        assert_eq!(answer.status, 400, "{wrong}: {}", answer.text);
+    }
+    let answer = set("often", "* * * * *");
+    assert_eq!(answer.status, 201, "{}", answer.text);
+    let next = answer.json()["next_ms"].as_u64().unwrap();
+    assert_eq!(next % 60_000, 0);
+    // What it reads is gone when its time comes: it is left out, and not asked for every second.
+    assert_eq!(set_to("gone", "* * * * *", &of("letters")).status, 201);
+    server.saggar_ok(&["data", "rm", "letters/1", "-y"]);
+    let job = server.wait_for("the scheduled job", |server| {
+        let jobs = server.get("/api/v1/jobs")["jobs"].clone();
+        jobs[0].is_object().then(|| jobs[0].clone())
+    });
+    assert_eq!(job["spec"]["data"][0]["version"], 1, "what was newest then, for all of its attempts");
+    let late_ms = job["created_ms"].as_u64().unwrap() as i64 - next as i64;
+    println!("it came {late_ms} ms after its time");
+    // A second is promised, of a machine that has nothing else to do.
+    assert!((0..2_000).contains(&late_ms), "it came {late_ms} ms after its time");
+    let listed = server.get("/api/v1/schedules");
+    let often = listed["schedules"].as_array().unwrap().iter().find(|one| one["name"] == "often").unwrap();
+    assert_eq!((&often["last_job"], &often["spec"]["data"][0]["version"]), (&job["name"], &Value::Null));
+    server.wait_for_log("left out: the job cannot be submitted");
+    // The next time comes while that job runs.
+    server.wait_for_log("left out: the job before is not over");
+    assert_eq!(server.get("/api/v1/jobs")["jobs"].as_array().unwrap().len(), 1);
+    server.saggar_ok(&["schedule", "rm", "often"]);
+    assert_eq!(server.saggar(&["schedule", "rm", "often"]).status.code(), Some(3));
+}
