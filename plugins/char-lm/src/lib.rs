@@ -3,28 +3,28 @@
 //! It trains on any dataset of text files: it cuts the text into windows, of which each byte but the first is predicted
 //! from those before it. It publishes a model that continues a prompt.
 
+mod generate;
 mod model;
 mod windows;
-mod write;
 
 use saggar_plugin::losses::CrossEntropy;
-use saggar_plugin::optimizers::{Adam, LearningRate, Muon, Optimizer};
+use saggar_plugin::optimizers::{Adam, LearningRateSchedule, Muon, Optimizer};
 use saggar_plugin::{Dataset, Feed, Fit, Graph, Inputs, Job, Objective, Result, info};
 
-pub use model::{Architecture, Gpt};
-pub use write::Writer;
+pub use generate::TextGenerator;
+pub use model::{Gpt, GptConfig};
 
 /// Trains on the dataset at `/data` and publishes the result.
 ///
-/// Parameters: `context` (bytes that it looks back), `epochs`, `batch`, `lr`, `warmup`, `optimizer` (`adamw` or `muon`), `accumulate` (batches for each step of
-/// the optimiser), `average` (share of the old in a running mean of the weights; 0 for none), `half` (compute in
+/// Parameters: `context` (bytes that it looks back), `epochs`, `batch`, `lr`, `warmup`, `optimizer` (`adamw` or `muon`), `gradient_accumulation_steps` (batches for each step of
+/// the optimiser), `exponential_moving_average` (share of the old in a running mean of the weights; 0 for none), `half` (compute in
 /// `float16`), `layers`, `heads`, `width`, `dropout`, `model` (the name to publish under).
 ///
 /// # Errors
 /// A parameter, a field or a shape that does not fit; what the host refuses.
 pub fn train(job: &Job) -> Result<()> {
     let architecture = architecture(job)?;
-    let data = windows::cut(&Dataset::open("/data")?, architecture.context)?;
+    let data = windows::cut_windows(&Dataset::open("/data")?, architecture.context)?;
     let feed = Feed::new(&data, &["text"], job.param("batch", 16)?)?;
     let epochs = job.param("epochs", 2)?;
     let accumulate: u32 = job.param("accumulate", 1)?;
@@ -32,7 +32,7 @@ pub fn train(job: &Job) -> Result<()> {
     let half = job.param("half", false)?;
     let name = job.param("model", "writer".to_owned())?;
     let optimizer = optimizer(job, feed.steps_per_epoch()? * epochs / u64::from(accumulate.max(1)))?;
-    info(&format!("{} bytes of context, {} parameters", architecture.context, architecture.parameters()));
+    info(&format!("{} bytes of context, {} parameters", architecture.context, architecture.parameter_count()));
 
     let variables = job.variables();
     let config = architecture.to_params();
@@ -47,9 +47,9 @@ pub fn train(job: &Job) -> Result<()> {
         Ok(Objective::new(loss).metric("accuracy", cross_entropy.accuracy(&logits, &after)?))
     };
     let mut fit = Fit::new(job, &variables, optimizer.as_ref(), &objective);
-    fit = fit.clip_norm(1.0).accumulate(accumulate).mixed_precision(half);
+    fit = fit.clip_grad_norm(1.0).gradient_accumulation_steps(accumulate).mixed_precision(half);
     if average > 0.0 {
-        fit = fit.average(average);
+        fit = fit.exponential_moving_average(average);
     }
     fit.epochs(&feed, epochs)?;
     job.publish(&name, &variables, &config)?;
@@ -59,15 +59,15 @@ pub fn train(job: &Job) -> Result<()> {
 fn optimizer(job: &Job, steps: u64) -> Result<Box<dyn Optimizer>> {
     let kind = job.params().choice("optimizer", &["adamw", "muon"])?;
     let (peak, warmup) = (job.param("lr", 0.002)?, job.param("warmup", 100)?);
-    let schedule = |peak| LearningRate::Cosine { peak, warmup, steps };
-    let adamw = Adam { beta2: 0.99, ..Adam::with_decay(schedule(peak), 0.1) };
+    let schedule = |peak| LearningRateSchedule::Cosine { peak, warmup, steps };
+    let adamw = Adam { beta2: 0.99, ..Adam::with_weight_decay(schedule(peak), 0.1) };
     // Bytes and places are looked up, and each step touches a few of their vectors.
     let muon = || Muon::new(schedule(0.02), adamw).adam_for(&["bytes", "places"]);
     Ok(if kind == "muon" { Box::new(muon()) } else { Box::new(adamw) })
 }
 
-fn architecture(job: &Job) -> Result<Architecture> {
-    Ok(Architecture {
+fn architecture(job: &Job) -> Result<GptConfig> {
+    Ok(GptConfig {
         context: job.param("context", 64)?,
         layers: job.param("layers", 4)?,
         heads: job.param("heads", 4)?,
@@ -76,5 +76,5 @@ fn architecture(job: &Job) -> Result<Architecture> {
     })
 }
 
-saggar_plugin::export!(predictor: Writer);
+saggar_plugin::export!(predictor: TextGenerator);
 saggar_plugin::export!(train: train);

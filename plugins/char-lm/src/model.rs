@@ -3,15 +3,15 @@
 //! Normalisation comes before each part and the two are added to what goes in. Source: Radford et al., "Language models
 //! are unsupervised multitask learners", 2019.
 
-use saggar_plugin::layers::{Dropout, Embedding, LayerNorm, LearnedPositions, Linear, MultiHeadAttention};
+use saggar_plugin::layers::{Dropout, Embedding, LayerNorm, Linear, MultiHeadAttention, PositionEmbedding};
 use saggar_plugin::{DataType, Error, Initializer, Operand, Params, Result, Variables};
 
 /// Every byte is a letter.
-pub(crate) const LETTERS: u32 = 256;
+pub(crate) const BYTE_VALUES: u32 = 256;
 
 /// What the network's shapes follow from: the configuration of a model version.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Architecture {
+pub struct GptConfig {
     /// Bytes that it looks back.
     pub context: u32,
     /// Blocks one after the other.
@@ -24,7 +24,7 @@ pub struct Architecture {
     pub dropout: f64,
 }
 
-impl Architecture {
+impl GptConfig {
     /// The architecture that a configuration describes.
     ///
     /// # Errors
@@ -50,10 +50,10 @@ impl Architecture {
     }
 
     /// How many numbers are learnt.
-    pub fn parameters(&self) -> u64 {
+    pub fn parameter_count(&self) -> u64 {
         let width = u64::from(self.width);
         let block = 12 * width * width + 13 * width;
-        let tables = u64::from(LETTERS + self.context) * width;
+        let tables = u64::from(BYTE_VALUES + self.context) * width;
         u64::from(self.layers) * block + tables + 2 * width
     }
 }
@@ -62,14 +62,14 @@ impl Architecture {
 #[derive(Debug)]
 pub struct Gpt {
     bytes: Embedding,
-    places: LearnedPositions,
+    places: PositionEmbedding,
     dropout: Dropout,
-    blocks: Vec<Block>,
+    blocks: Vec<TransformerBlock>,
     last: LayerNorm,
 }
 
 #[derive(Debug)]
-struct Block {
+struct TransformerBlock {
     before_attention: LayerNorm,
     attention: MultiHeadAttention,
     before_layer: LayerNorm,
@@ -83,8 +83,8 @@ impl Gpt {
     /// # Errors
     /// `Parameter` for a size that is none; `Shape` if the width is no multiple of the heads; `Host` if the variables
     /// exist with other shapes.
-    pub fn new(v: &Variables, architecture: Architecture) -> Result<Self> {
-        let Architecture { context, layers, heads, width, dropout } = architecture;
+    pub fn new(v: &Variables, architecture: GptConfig) -> Result<Self> {
+        let GptConfig { context, layers, heads, width, dropout } = architecture;
         if width == 0 {
             let (name, expected) = ("width".to_owned(), "at least 1".to_owned());
             return Err(Error::Parameter { name, expected, given: "0".to_owned() });
@@ -93,17 +93,17 @@ impl Gpt {
             let v = v.scope(&format!("block{number}"));
             // So that the sum over all blocks does not grow with their number.
             let small = Initializer::Normal((0.0, 0.02 / (2.0 * layers.max(1) as f32).sqrt()));
-            Ok(Block {
+            Ok(TransformerBlock {
                 before_attention: LayerNorm::new(&v.scope("before-attention"), width)?,
                 attention: MultiHeadAttention::new(&v.scope("attention"), width, heads)?,
                 before_layer: LayerNorm::new(&v.scope("before-layer"), width)?,
-                wide: Linear::with_initial(&v.scope("wide"), width, 4 * width, &Initializer::Normal((0.0, 0.02)))?,
-                narrow: Linear::with_initial(&v.scope("narrow"), 4 * width, width, &small)?,
+                wide: Linear::with_initializer(&v.scope("wide"), width, 4 * width, &Initializer::Normal((0.0, 0.02)))?,
+                narrow: Linear::with_initializer(&v.scope("narrow"), 4 * width, width, &small)?,
             })
         };
         Ok(Self {
-            bytes: Embedding::with_deviation(&v.scope("bytes"), LETTERS, width, 0.02)?,
-            places: LearnedPositions::new(&v.scope("places"), context, width)?,
+            bytes: Embedding::with_std(&v.scope("bytes"), BYTE_VALUES, width, 0.02)?,
+            places: PositionEmbedding::new(&v.scope("places"), context, width)?,
             dropout: Dropout::new(v, dropout),
             blocks: (0..layers).map(block).collect::<Result<_>>()?,
             last: LayerNorm::new(&v.scope("last"), width)?,
@@ -115,15 +115,15 @@ impl Gpt {
     /// # Errors
     /// `Host` if there are more places than the context has.
     pub fn features(&self, text: &Operand) -> Result<Operand> {
-        let bytes = self.bytes.apply(&text.cast(DataType::Int32)?)?;
-        let mut x = self.dropout.apply(&self.places.apply(&bytes)?)?;
+        let bytes = self.bytes.forward(&text.cast(DataType::Int32)?)?;
+        let mut x = self.dropout.forward(&self.places.forward(&bytes)?)?;
         for block in &self.blocks {
-            let rest = block.before_attention.apply(&x)?;
-            x = x.add(&self.dropout.apply(&block.attention.apply(&rest, &rest, true, None)?)?)?;
-            let rest = block.wide.apply(&block.before_layer.apply(&x)?)?.gelu()?;
-            x = x.add(&self.dropout.apply(&block.narrow.apply(&rest)?)?)?;
+            let rest = block.before_attention.forward(&x)?;
+            x = x.add(&self.dropout.forward(&block.attention.forward(&rest, &rest, true, None)?)?)?;
+            let rest = block.wide.forward(&block.before_layer.forward(&x)?)?.gelu()?;
+            x = x.add(&self.dropout.forward(&block.narrow.forward(&rest)?)?)?;
         }
-        self.last.apply(&x)
+        self.last.forward(&x)
     }
 
     /// How likely each byte comes next. Shape: `uint8[batch, places]` -> `[batch, places, 256]`, logits.
@@ -131,14 +131,14 @@ impl Gpt {
     /// # Errors
     /// As [`Gpt::features`].
     pub fn logits(&self, text: &Operand) -> Result<Operand> {
-        self.letters(&self.features(text)?)
+        self.byte_logits(&self.features(text)?)
     }
 
     /// How likely each byte is. Shape: `[..., width]` -> `[..., 256]`, logits.
     ///
     /// # Errors
     /// `Host` if there are other features.
-    pub fn letters(&self, features: &Operand) -> Result<Operand> {
+    pub fn byte_logits(&self, features: &Operand) -> Result<Operand> {
         self.bytes.logits(features)
     }
 }
@@ -148,17 +148,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_configuration_describes_its_architecture() {
-        let architecture = Architecture { context: 64, layers: 4, heads: 4, width: 128, dropout: 0.1 };
+    fn a_gpt_config_round_trips_through_params() {
+        let architecture = GptConfig { context: 64, layers: 4, heads: 4, width: 128, dropout: 0.1 };
         let config = Params::parse(&architecture.to_params().to_string()).unwrap();
-        assert_eq!(Architecture::from_params(&config).unwrap(), architecture);
+        assert_eq!(GptConfig::from_params(&config).unwrap(), architecture);
         config.check().unwrap();
     }
 
     #[test]
-    fn parameters_are_counted() {
-        let architecture = Architecture { context: 8, layers: 1, heads: 2, width: 4, dropout: 0.0 };
+    fn gpt_parameters_are_counted() {
+        let architecture = GptConfig { context: 8, layers: 1, heads: 2, width: 4, dropout: 0.0 };
         // Attention 4 (16 + 4), the layer 2 * 64 + 16 + 4, three normalisations of 8, tables of 256 and 8 vectors.
-        assert_eq!(architecture.parameters(), 80 + 148 + 24 + 264 * 4);
+        assert_eq!(architecture.parameter_count(), 80 + 148 + 24 + 264 * 4);
     }
 }

@@ -4,14 +4,14 @@
 //! moves every pixel so that the classifier takes the picture for the target class more surely, from noise or from a
 //! picture of a dataset. Source: Szegedy et al., "Intriguing properties of neural networks", arXiv:1312.6199.
 
-mod answer;
-mod picture;
+mod class_probabilities;
+mod image;
 
 /// The classifier: lenet's network itself, and not its crate, which would bring another plugin's exports.
 #[path = "../../lenet/src/model.rs"]
 pub mod network;
 
-use network::{Architecture, Lenet};
+use network::{Lenet, LenetConfig};
 use saggar_plugin::losses::CrossEntropy;
 use saggar_plugin::optimizers::{Adam, Optimizer, Update};
 use saggar_plugin::{
@@ -19,14 +19,14 @@ use saggar_plugin::{
     descriptor, info, named, png,
 };
 
-use answer::Answer;
+use class_probabilities::ClassProbabilities;
 
 /// Steps between two step boundaries.
 const STEPS_PER_BOUNDARY: u64 = 10;
 
 /// Finds a picture for the class `target` and writes it as `target-NNN.png`.
 ///
-/// Parameters: `target` (a class number), `classifier` (the model's name), `version` (the newest, if there is none),
+/// Parameters: `target` (a class number), `load_classifier` (the model's name), `version` (the newest, if there is none),
 /// `steps`, `lr`, `item` (begins with that item of the dataset at `/data` instead of noise).
 ///
 /// # Errors
@@ -39,9 +39,9 @@ pub fn train(job: &Job) -> Result<()> {
     job.params().check()?;
 
     let (version, weights, config) = job.open_model(&name, version)?;
-    let classifier = classifier(&weights, &config, target)?;
-    let image = classifier.architecture().image();
-    let begin = item.map(|item| picture::of_dataset(&image, item)).transpose()?;
+    let classifier = load_classifier(&weights, &config, target)?;
+    let image = classifier.config().image_shape();
+    let begin = item.map(|item| image::load_item(&image, item)).transpose()?;
     let initial = match &begin {
         Some(pixels) => Initializer::Bytes(pixels.iter().flat_map(|pixel| pixel.to_le_bytes()).collect()),
         None => Initializer::Uniform((0.0, 1.0)),
@@ -67,11 +67,11 @@ pub fn train(job: &Job) -> Result<()> {
             job.boundary(done, &variables, &[], &[])?;
         }
     }
-    finish(job, &classifier, &picture, begin.as_deref(), target)
+    write_result(job, &classifier, &picture, begin.as_deref(), target)
 }
 
-fn classifier(weights: &Variables, config: &Params, target: u32) -> Result<Lenet> {
-    let architecture = Architecture::from_params(config)?;
+fn load_classifier(weights: &Variables, config: &Params, target: u32) -> Result<Lenet> {
+    let architecture = LenetConfig::from_params(config)?;
     config.check()?;
     let classes = architecture.classes.count();
     if target >= classes {
@@ -91,32 +91,32 @@ fn step(
 ) -> Result<Executable> {
     let graph = Graph::for_training();
     let value = graph.variable(picture)?;
-    let logits = classifier.logits_of_light(&value)?;
+    let logits = classifier.logits_from_floats(&value)?;
     let label = graph.fill(&descriptor(DataType::Int32, [1]), f64::from(target))?;
     let loss = CrossEntropy::new().loss(&logits, &label)?;
     // The softmax of the target, for the reader: the loss is its negative logarithm.
     let probability = logits.softmax(1)?.slice(&[0, target], &[1, 1])?.reshape(&[])?;
     let gradient = graph.gradients(&loss, &[&value])?.remove(0);
-    graph.keep_within(picture, 0.0, 1.0);
+    graph.constrain_range(picture, 0.0, 1.0);
     optimizer.step(&graph, variables, &[Update { variable: picture.clone(), value, gradient }])?;
     graph.build([("loss", &loss), ("probability", &probability)])
 }
 
 /// Writes the picture, and says what the classifier makes of the file.
-fn finish(job: &Job, classifier: &Lenet, picture: &Variable, begin: Option<&[f32]>, target: u32) -> Result<()> {
+fn write_result(job: &Job, classifier: &Lenet, picture: &Variable, begin: Option<&[f32]>, target: u32) -> Result<()> {
     let bytes = picture.read()?;
     let pixels: Vec<f32> = bytes.as_chunks::<4>().0.iter().map(|pixel| f32::from_le_bytes(*pixel)).collect();
-    let image = classifier.architecture().image();
+    let image = classifier.config().image_shape();
     let rounded = png::quantize(&pixels);
     job.write_output(&format!("target-{target:03}.png"), &png::encode(&image, &rounded)?)?;
 
-    let (low, high) = picture::range(&pixels);
+    let (low, high) = image::pixel_range(&pixels);
     info(&format!("pixels from {low:.6} to {high:.6}"));
     if let Some(begin) = begin {
-        info(&format!("mean change of a pixel: {:.6}", picture::mean_change(begin, &pixels)));
+        info(&format!("mean change of a pixel: {:.6}", image::mean_change(begin, &pixels)));
     }
-    let answer = Answer::of(classifier, &rounded)?;
-    info(&format!("the file is taken for {}", answer.top(3)));
+    let answer = ClassProbabilities::predict(classifier, &rounded)?;
+    info(&format!("the file is taken for {}", answer.format_top(3)));
     Ok(())
 }
 

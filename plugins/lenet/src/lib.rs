@@ -8,7 +8,7 @@
 mod model;
 mod train;
 
-pub use model::{Architecture, Lenet};
+pub use model::{Lenet, LenetConfig};
 pub use train::train;
 
 saggar_plugin::export!(Lenet, train);

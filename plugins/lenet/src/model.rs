@@ -4,14 +4,14 @@ use saggar_plugin::layers::{Conv2d, Linear};
 use saggar_plugin::{Classes, DataType, Error, Graph, Inputs, Model, Operand, Params, Port, Result, Variables};
 
 /// Height and width of the convolutions' filters; the padding keeps the image's size.
-const FILTER: u32 = 5;
-const PADDING: u32 = FILTER / 2;
+const FILTER_SIDE: u32 = 5;
+const PADDING: u32 = FILTER_SIDE / 2;
 /// Two poolings by 2: a smaller image would have nothing left.
-const SIDE_MIN: u32 = 4;
+const IMAGE_SIDE_MIN: u32 = 4;
 
 /// What the network's shapes follow from: the configuration of a model version.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Architecture {
+pub struct LenetConfig {
     /// Pixels from top to bottom.
     pub height: u32,
     /// Pixels from left to right.
@@ -26,7 +26,7 @@ pub struct Architecture {
     pub classes: Classes,
 }
 
-impl Architecture {
+impl LenetConfig {
     /// The architecture that a configuration describes.
     ///
     /// # Errors
@@ -44,7 +44,7 @@ impl Architecture {
     }
 
     /// The shape of an image: `[height, width]` if it is grey, else `[height, width, 3]`.
-    pub fn image(&self) -> Vec<u32> {
+    pub fn image_shape(&self) -> Vec<u32> {
         match self.colors {
             1 => vec![self.height, self.width],
             colors => vec![self.height, self.width, colors],
@@ -66,7 +66,7 @@ impl Architecture {
 /// The network.
 #[derive(Debug)]
 pub struct Lenet {
-    architecture: Architecture,
+    architecture: LenetConfig,
     conv1: Conv2d,
     conv2: Conv2d,
     fc1: Linear,
@@ -78,17 +78,17 @@ impl Lenet {
     ///
     /// # Errors
     /// `Shape` if the image is too small or neither grey nor RGB; `Host` if the variables exist with other shapes.
-    pub fn new(v: &Variables, architecture: Architecture) -> Result<Self> {
-        let Architecture { height, width, colors, channels, hidden, .. } = architecture;
-        if height < SIDE_MIN || width < SIDE_MIN {
+    pub fn new(v: &Variables, architecture: LenetConfig) -> Result<Self> {
+        let LenetConfig { height, width, colors, channels, hidden, .. } = architecture;
+        if height < IMAGE_SIDE_MIN || width < IMAGE_SIDE_MIN {
             let what = "an image".to_owned();
-            return Err(Error::Shape { what, expected: "at least 4 by 4", given: architecture.image() });
+            return Err(Error::Shape { what, expected: "at least 4 by 4", given: architecture.image_shape() });
         }
         if colors != 1 && colors != 3 {
             let what = "an image".to_owned();
-            return Err(Error::Shape { what, expected: "grey or RGB", given: architecture.image() });
+            return Err(Error::Shape { what, expected: "grey or RGB", given: architecture.image_shape() });
         }
-        let filter = [FILTER, FILTER];
+        let filter = [FILTER_SIDE, FILTER_SIDE];
         let padding = [PADDING, PADDING];
         let wide = channels.saturating_mul(2);
         let features = wide.saturating_mul(height / 4).saturating_mul(width / 4);
@@ -103,7 +103,7 @@ impl Lenet {
     }
 
     /// What the network's shapes follow from.
-    pub fn architecture(&self) -> &Architecture {
+    pub fn config(&self) -> &LenetConfig {
         &self.architecture
     }
 
@@ -112,33 +112,33 @@ impl Lenet {
     /// # Errors
     /// `Host` if the image is of another size.
     pub fn logits(&self, image: &Operand) -> Result<Operand> {
-        self.logits_of_light(&image.cast(image.graph().float())?.div_scalar(255.0)?)
+        self.logits_from_floats(&image.cast(image.graph().float())?.div_scalar(255.0)?)
     }
 
     /// The same of numbers from 0, dark, to 1, light. Shape: `float32[batch, image...]` -> `float32[batch, classes]`.
     ///
     /// # Errors
     /// `Host` if the image is of another size.
-    pub fn logits_of_light(&self, image: &Operand) -> Result<Operand> {
-        let Architecture { height, width, colors, .. } = self.architecture;
+    pub fn logits_from_floats(&self, image: &Operand) -> Result<Operand> {
+        let LenetConfig { height, width, colors, .. } = self.architecture;
         let batch = image.shape().first().copied().unwrap_or_default();
         // -1 to 1: from 0 to 1, the same training of small images ends a percent lower.
         let x = image.mul_scalar(2.0)?.add_scalar(-1.0)?.reshape(&[batch, height, width, colors])?;
         let x = x.transpose(&[0, 3, 1, 2])?;
-        let x = self.conv1.apply(&x)?.relu()?.max_pool2d([2, 2])?;
-        let x = self.conv2.apply(&x)?.relu()?.max_pool2d([2, 2])?;
-        let x = self.fc1.apply(&x.flatten(1)?)?.relu()?;
-        self.fc2.apply(&x)
+        let x = self.conv1.forward(&x)?.relu()?.max_pool2d([2, 2])?;
+        let x = self.conv2.forward(&x)?.relu()?.max_pool2d([2, 2])?;
+        let x = self.fc1.forward(&x.flatten(1)?)?.relu()?;
+        self.fc2.forward(&x)
     }
 }
 
 impl Model for Lenet {
     fn load(variables: &Variables, config: &Params) -> Result<Self> {
-        Self::new(variables, Architecture::from_params(config)?)
+        Self::new(variables, LenetConfig::from_params(config)?)
     }
 
     fn inputs(&self) -> Vec<Port> {
-        vec![Port::new("image", DataType::Uint8, self.architecture.image()).semantics("image")]
+        vec![Port::new("image", DataType::Uint8, self.architecture.image_shape()).semantics("image")]
     }
 
     fn outputs(&self) -> Vec<Port> {
@@ -146,7 +146,7 @@ impl Model for Lenet {
     }
 
     fn predict(&self, _: &Graph, inputs: &Inputs) -> Result<Vec<(&'static str, Operand)>> {
-        self.architecture.classes.answers(&self.logits(inputs.get("image")?)?)
+        self.architecture.classes.outputs(&self.logits(inputs.get("image")?)?)
     }
 }
 
@@ -155,17 +155,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_configuration_describes_its_architecture() {
+    fn a_lenet_config_round_trips_through_params() {
         let classes = Classes::new(vec!["zero".to_owned(), "one".to_owned()]);
-        let architecture = Architecture { height: 28, width: 20, colors: 3, channels: 8, hidden: 64, classes };
+        let architecture = LenetConfig { height: 28, width: 20, colors: 3, channels: 8, hidden: 64, classes };
         let config = Params::parse(&architecture.to_params().to_string()).unwrap();
-        assert_eq!(Architecture::from_params(&config).unwrap(), architecture);
+        assert_eq!(LenetConfig::from_params(&config).unwrap(), architecture);
         config.check().unwrap();
     }
 
     #[test]
-    fn a_configuration_that_lacks_something_is_refused() {
-        let missing = Architecture::from_params(&Params::new().with("height", 8u32)).unwrap_err();
+    fn an_incomplete_lenet_config_is_refused() {
+        let missing = LenetConfig::from_params(&Params::new().with("height", 8u32)).unwrap_err();
         assert_eq!(missing.to_string(), "parameter `width` is missing: it must be an integer from 0 to 4294967295");
     }
 }

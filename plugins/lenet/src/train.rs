@@ -1,12 +1,12 @@
 //! How the network is trained.
 
-use saggar_plugin::optimizers::{Adam, LearningRate, Optimizer, Sgd};
-use saggar_plugin::{Classes, Confusion, Dataset, Error, Feed, Field, Fit, Job, Objective, Result, accuracy};
+use saggar_plugin::optimizers::{Adam, LearningRateSchedule, Optimizer, Sgd};
+use saggar_plugin::{Classes, ConfusionMatrix, Dataset, Error, Feed, Field, Fit, Job, Objective, Result, accuracy};
 
-use crate::model::{Architecture, Lenet};
+use crate::model::{Lenet, LenetConfig};
 
 /// Classes of a dataset that does not name them.
-const CLASSES: u32 = 10;
+const DEFAULT_CLASSES: u32 = 10;
 
 /// Trains on the dataset at `/data`, reports which held-out classes are taken for which, and publishes the result.
 ///
@@ -34,7 +34,7 @@ pub fn train(job: &Job) -> Result<()> {
     })
     .epochs(&feed, epochs)?;
 
-    let answers = Confusion::of_held_out(&feed, &lenet.architecture().classes, &|_, batch| {
+    let answers = ConfusionMatrix::of_held_out(&feed, &lenet.config().classes, &|_, batch| {
         Ok((lenet.logits(batch.get("image")?)?, batch.get("label")?.clone()))
     })?;
     if let Some(confusion) = answers {
@@ -48,11 +48,11 @@ fn optimizer(job: &Job, steps: u64) -> Result<Box<dyn Optimizer>> {
     let kind = job.params().choice("optimizer", &["sgd", "adam"])?;
     let momentum = job.param("momentum", 0.9)?;
     let peak = job.param("lr", if kind == "adam" { 0.002 } else { 0.05 })?;
-    let rate = LearningRate::Cosine { peak, warmup: 0, steps };
+    let rate = LearningRateSchedule::Cosine { peak, warmup: 0, steps };
     Ok(if kind == "adam" { Box::new(Adam::new(rate)) } else { Box::new(Sgd::momentum(rate, momentum)) })
 }
 
-fn architecture(job: &Job, image: &Field, label: &Field) -> Result<Architecture> {
+fn architecture(job: &Job, image: &Field, label: &Field) -> Result<LenetConfig> {
     let (height, width, colors) = match image.item.shape[..] {
         [height, width] => (height, width, 1),
         [height, width, colors] => (height, width, colors),
@@ -61,7 +61,7 @@ fn architecture(job: &Job, image: &Field, label: &Field) -> Result<Architecture>
             return Err(Error::Shape { what, expected: "[height, width] or [height, width, 3]", given });
         }
     };
-    let classes = Classes::of(label, job.param("classes", CLASSES)?);
+    let classes = Classes::of(label, job.param("classes", DEFAULT_CLASSES)?);
     let (channels, hidden) = (job.param("channels", 16)?, job.param("hidden", 64)?);
-    Ok(Architecture { height, width, colors, channels, hidden, classes })
+    Ok(LenetConfig { height, width, colors, channels, hidden, classes })
 }

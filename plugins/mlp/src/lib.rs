@@ -8,7 +8,7 @@ mod model;
 use saggar_plugin::optimizers::Adam;
 use saggar_plugin::{Classes, Dataset, Feed, Fit, Job, Objective, Result, accuracy, info};
 
-pub use model::{Architecture, Mlp};
+pub use model::{Mlp, MlpConfig};
 
 /// Trains on the dataset at `/data` and publishes the result.
 ///
@@ -24,7 +24,7 @@ pub fn train(job: &Job) -> Result<()> {
     let adam = Adam::new(job.param("lr", 0.001)?);
     let name = job.param("model", "mlp".to_owned())?;
     let classes = Classes::of(&data.field("label")?, job.param("classes", 10)?);
-    let architecture = Architecture { image: data.field("image")?.item.shape, unit, classes };
+    let architecture = MlpConfig { image: data.field("image")?.item.shape, unit, classes };
     info(&format!("units: {unit}, batch: {batch}, epochs: {epochs}"));
 
     let variables = job.variables();

@@ -5,7 +5,7 @@ use saggar_plugin::{Classes, DataType, Graph, Inputs, Model, Operand, Params, Po
 
 /// What the network's shapes follow from: the configuration of a model version.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Architecture {
+pub struct MlpConfig {
     /// The shape of an image.
     pub image: Vec<u32>,
     /// Units of each hidden layer.
@@ -14,7 +14,7 @@ pub struct Architecture {
     pub classes: Classes,
 }
 
-impl Architecture {
+impl MlpConfig {
     /// The architecture that a configuration describes.
     ///
     /// # Errors
@@ -36,7 +36,7 @@ impl Architecture {
 /// The network.
 #[derive(Debug)]
 pub struct Mlp {
-    architecture: Architecture,
+    architecture: MlpConfig,
     layers: [Linear; 3],
 }
 
@@ -45,7 +45,7 @@ impl Mlp {
     ///
     /// # Errors
     /// `Host` if the variables exist with other shapes.
-    pub fn new(v: &Variables, architecture: Architecture) -> Result<Self> {
+    pub fn new(v: &Variables, architecture: MlpConfig) -> Result<Self> {
         let pixels = architecture.image.iter().product();
         let (unit, classes) = (architecture.unit, architecture.classes.count());
         let layers = [
@@ -63,15 +63,15 @@ impl Mlp {
     pub fn logits(&self, image: &Operand) -> Result<Operand> {
         let [first, second, last] = &self.layers;
         let x = image.flatten(1)?.cast(image.graph().float())?.div_scalar(255.0)?;
-        let x = first.apply(&x)?.relu()?;
-        let x = second.apply(&x)?.relu()?;
-        last.apply(&x)
+        let x = first.forward(&x)?.relu()?;
+        let x = second.forward(&x)?.relu()?;
+        last.forward(&x)
     }
 }
 
 impl Model for Mlp {
     fn load(variables: &Variables, config: &Params) -> Result<Self> {
-        Self::new(variables, Architecture::from_params(config)?)
+        Self::new(variables, MlpConfig::from_params(config)?)
     }
 
     fn inputs(&self) -> Vec<Port> {
@@ -83,7 +83,7 @@ impl Model for Mlp {
     }
 
     fn predict(&self, _: &Graph, inputs: &Inputs) -> Result<Vec<(&'static str, Operand)>> {
-        self.architecture.classes.answers(&self.logits(inputs.get("image")?)?)
+        self.architecture.classes.outputs(&self.logits(inputs.get("image")?)?)
     }
 }
 
@@ -92,11 +92,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_configuration_describes_its_architecture() {
+    fn an_mlp_config_round_trips_through_params() {
         let classes = Classes::new(vec!["zero".to_owned(), "one".to_owned()]);
-        let architecture = Architecture { image: vec![28, 28], unit: 100, classes };
+        let architecture = MlpConfig { image: vec![28, 28], unit: 100, classes };
         let config = Params::parse(&architecture.to_params().to_string()).unwrap();
-        assert_eq!(Architecture::from_params(&config).unwrap(), architecture);
+        assert_eq!(MlpConfig::from_params(&config).unwrap(), architecture);
         config.check().unwrap();
     }
 }

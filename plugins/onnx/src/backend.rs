@@ -5,12 +5,12 @@
 use saggar_plugin::DataType;
 
 use crate::error::Result;
-use crate::value::Operand;
+use crate::value::BackendOperand;
 
 /// Element by element, one operand; shapes and types unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are WebNN's")]
-pub enum Unary {
+pub enum ElementwiseUnary {
     Abs,
     Neg,
     Sign,
@@ -37,7 +37,7 @@ pub enum Unary {
 /// Element by element, two operands of one type; dimensions of size 1 are repeated. Comparisons give `uint8`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are WebNN's")]
-pub enum Binary {
+pub enum ElementwiseBinary {
     Add,
     Sub,
     Mul,
@@ -58,7 +58,7 @@ pub enum Binary {
 /// How elements along axes become one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are WebNN's")]
-pub enum Reduction {
+pub enum ReductionOperator {
     Sum,
     Mean,
     Max,
@@ -70,7 +70,7 @@ pub enum Reduction {
 /// How a pooling's window becomes one element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are WebNN's")]
-pub enum Pooling {
+pub enum PoolingMode {
     Max,
     /// Padding is not counted.
     Average,
@@ -79,7 +79,7 @@ pub enum Pooling {
 /// What becomes of an element that an update is written to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are WebNN's")]
-pub enum Scatter {
+pub enum ScatterMode {
     Replace,
     Add,
     Mul,
@@ -89,7 +89,7 @@ pub enum Scatter {
 
 /// Geometry of windows that slide over height and width.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Windows {
+pub struct PlaneWindows {
     /// Top, bottom, left, right.
     pub padding: [usize; 4],
     /// Height, width.
@@ -99,72 +99,84 @@ pub struct Windows {
 }
 
 /// What an operator gives.
-pub type Made = Result<Operand>;
+pub type BackendResult = Result<BackendOperand>;
 
-/// Builds one graph. Operands belong to the backend that made them. Every method answers `Host` where the host refuses
+/// Builds one graph. Operands belong to the backend that made them. Every method answers `HostBackend` where the host refuses
 /// shapes or types; results have the host's type, so truth values come as `uint8`.
 #[allow(missing_docs, reason = "names and meanings are those of the host's graph builder")]
-pub trait Backend {
-    fn input(&mut self, name: &str, data_type: DataType, shape: &[usize]) -> Made;
-    fn variable(&mut self, name: &str, data_type: DataType, shape: &[usize]) -> Made;
-    fn constant(&mut self, data_type: DataType, shape: &[usize], bytes: &[u8]) -> Made;
-    fn fill(&mut self, data_type: DataType, shape: &[usize], value: f64) -> Made;
-    fn iota(&mut self, data_type: DataType, shape: &[usize], axis: usize) -> Made;
+pub trait GraphBackend {
+    fn input(&mut self, name: &str, data_type: DataType, shape: &[usize]) -> BackendResult;
+    fn variable(&mut self, name: &str, data_type: DataType, shape: &[usize]) -> BackendResult;
+    fn constant(&mut self, data_type: DataType, shape: &[usize], bytes: &[u8]) -> BackendResult;
+    fn fill(&mut self, data_type: DataType, shape: &[usize], value: f64) -> BackendResult;
+    fn iota(&mut self, data_type: DataType, shape: &[usize], axis: usize) -> BackendResult;
 
-    fn unary(&mut self, op: Unary, x: &Operand) -> Made;
-    fn binary(&mut self, op: Binary, a: &Operand, b: &Operand) -> Made;
-    fn select(&mut self, condition: &Operand, yes: &Operand, no: &Operand) -> Made;
-    fn cast(&mut self, x: &Operand, data_type: DataType) -> Made;
-    fn clamp(&mut self, x: &Operand, min: Option<f64>, max: Option<f64>) -> Made;
-    fn softmax(&mut self, x: &Operand, axis: usize) -> Made;
+    fn unary(&mut self, op: ElementwiseUnary, x: &BackendOperand) -> BackendResult;
+    fn binary(&mut self, op: ElementwiseBinary, a: &BackendOperand, b: &BackendOperand) -> BackendResult;
+    fn select(&mut self, condition: &BackendOperand, yes: &BackendOperand, no: &BackendOperand) -> BackendResult;
+    fn cast(&mut self, x: &BackendOperand, data_type: DataType) -> BackendResult;
+    fn clamp(&mut self, x: &BackendOperand, min: Option<f64>, max: Option<f64>) -> BackendResult;
+    fn softmax(&mut self, x: &BackendOperand, axis: usize) -> BackendResult;
 
     /// Reduced axes stay with size 1; `axes` are sorted, and none reduces nothing.
-    fn reduce(&mut self, op: Reduction, x: &Operand, axes: &[usize]) -> Made;
+    fn reduce(&mut self, op: ReductionOperator, x: &BackendOperand, axes: &[usize]) -> BackendResult;
     /// The index of the first largest or smallest element, `int32`; the axis stays with size 1.
-    fn arg(&mut self, largest: bool, x: &Operand, axis: usize) -> Made;
-    fn cumulative_sum(&mut self, x: &Operand, axis: usize, exclusive: bool, reversed: bool) -> Made;
+    fn arg_extremum(&mut self, largest: bool, x: &BackendOperand, axis: usize) -> BackendResult;
+    fn cumulative_sum(&mut self, x: &BackendOperand, axis: usize, exclusive: bool, reversed: bool) -> BackendResult;
 
-    fn reshape(&mut self, x: &Operand, shape: &[usize]) -> Made;
-    fn transpose(&mut self, x: &Operand, permutation: &[usize]) -> Made;
-    fn expand(&mut self, x: &Operand, shape: &[usize]) -> Made;
+    fn reshape(&mut self, x: &BackendOperand, shape: &[usize]) -> BackendResult;
+    fn transpose(&mut self, x: &BackendOperand, permutation: &[usize]) -> BackendResult;
+    fn expand(&mut self, x: &BackendOperand, shape: &[usize]) -> BackendResult;
     /// Along each axis `sizes[i]` elements of the result from `starts[i]`, every `strides[i]`-th.
-    fn slice(&mut self, x: &Operand, starts: &[usize], sizes: &[usize], strides: &[usize]) -> Made;
-    fn concat(&mut self, xs: &[Operand], axis: usize) -> Made;
-    fn pad(&mut self, x: &Operand, low: &[usize], high: &[usize], value: f64) -> Made;
-    fn reverse(&mut self, x: &Operand, axes: &[usize]) -> Made;
+    fn slice(&mut self, x: &BackendOperand, starts: &[usize], sizes: &[usize], strides: &[usize]) -> BackendResult;
+    fn concat(&mut self, xs: &[BackendOperand], axis: usize) -> BackendResult;
+    fn pad(&mut self, x: &BackendOperand, low: &[usize], high: &[usize], value: f64) -> BackendResult;
+    fn reverse(&mut self, x: &BackendOperand, axes: &[usize]) -> BackendResult;
 
-    fn gather(&mut self, x: &Operand, indices: &Operand, axis: usize) -> Made;
-    fn gather_elements(&mut self, x: &Operand, indices: &Operand, axis: usize) -> Made;
-    fn gather_nd(&mut self, x: &Operand, indices: &Operand) -> Made;
+    fn gather(&mut self, x: &BackendOperand, indices: &BackendOperand, axis: usize) -> BackendResult;
+    fn gather_elements(&mut self, x: &BackendOperand, indices: &BackendOperand, axis: usize) -> BackendResult;
+    fn gather_nd(&mut self, x: &BackendOperand, indices: &BackendOperand) -> BackendResult;
     fn scatter_elements(
         &mut self,
-        x: &Operand,
-        indices: &Operand,
-        updates: &Operand,
+        x: &BackendOperand,
+        indices: &BackendOperand,
+        updates: &BackendOperand,
         axis: usize,
-        how: Scatter,
-    ) -> Made;
-    fn scatter_nd(&mut self, x: &Operand, indices: &Operand, updates: &Operand, how: Scatter) -> Made;
+        how: ScatterMode,
+    ) -> BackendResult;
+    fn scatter_nd(
+        &mut self,
+        x: &BackendOperand,
+        indices: &BackendOperand,
+        updates: &BackendOperand,
+        how: ScatterMode,
+    ) -> BackendResult;
 
-    fn matmul(&mut self, a: &Operand, b: &Operand) -> Made;
+    fn matmul(&mut self, a: &BackendOperand, b: &BackendOperand) -> BackendResult;
     /// `x` `[n, c, h, w]`, `filter` `[o, c / groups, kh, kw]`.
     fn conv2d(
         &mut self,
-        x: &Operand,
-        filter: &Operand,
-        bias: Option<&Operand>,
-        windows: Windows,
+        x: &BackendOperand,
+        filter: &BackendOperand,
+        bias: Option<&BackendOperand>,
+        windows: PlaneWindows,
         groups: usize,
-    ) -> Made;
+    ) -> BackendResult;
     /// `x` `[n, c, h, w]`, `filter` `[c, o / groups, kh, kw]`; `size` is the result's height and width.
     fn conv_transpose2d(
         &mut self,
-        x: &Operand,
-        filter: &Operand,
-        bias: Option<&Operand>,
-        windows: Windows,
+        x: &BackendOperand,
+        filter: &BackendOperand,
+        bias: Option<&BackendOperand>,
+        windows: PlaneWindows,
         groups: usize,
         size: [usize; 2],
-    ) -> Made;
-    fn pool2d(&mut self, how: Pooling, x: &Operand, window: [usize; 2], windows: Windows) -> Made;
+    ) -> BackendResult;
+    fn pool2d(
+        &mut self,
+        how: PoolingMode,
+        x: &BackendOperand,
+        window: [usize; 2],
+        windows: PlaneWindows,
+    ) -> BackendResult;
 }

@@ -30,7 +30,7 @@ pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
     for chunk in text[..kept].chunks(4) {
         let mut bits = 0;
         for &letter in chunk {
-            bits = bits << 6 | value(letter)?;
+            bits = bits << 6 | letter_value(letter)?;
         }
         bits <<= 6 * (4 - chunk.len());
         bytes.extend_from_slice(&bits.to_be_bytes()[1..chunk.len()]);
@@ -38,7 +38,7 @@ pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-fn value(letter: u8) -> Option<u32> {
+fn letter_value(letter: u8) -> Option<u32> {
     Some(u32::from(match letter {
         b'A'..=b'Z' => letter - b'A',
         b'a'..=b'z' => letter - b'a' + 26,
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_survive() {
+    fn base64_round_trips_bytes() {
         let bytes: Vec<u8> = (0..=255).collect();
         for length in 0..bytes.len() {
             assert_eq!(decode(&encode(&bytes[..length])).unwrap(), bytes[..length]);
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn other_text_is_refused() {
+    fn invalid_base64_is_refused() {
         for text in ["YWI", "YW I", "====", "Y===", "YWI=YWI="] {
             assert_eq!(decode(text), None, "{text}");
         }

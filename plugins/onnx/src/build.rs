@@ -5,48 +5,48 @@ use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
-use crate::call::Call;
+use crate::call::OperatorCall;
 use crate::error::{Error, Result};
-use crate::graph::Graph;
-use crate::model::{Model, domain, place};
+use crate::graph::FoldingGraph;
+use crate::model::{OnnxModel, node_place, normalized_domain};
 use crate::ops;
 use crate::proto::{AttributeProto, FunctionProto, GraphProto, NodeProto, TensorProto};
 use crate::signature;
-use crate::tensor::{self, Place};
-use crate::value::{Constant, Origin, Value};
+use crate::tensor::{self, ElementLocation};
+use crate::value::{ConstantTensor, GraphValue, InitializerUse};
 
 /// Initializers of up to this many integers are computed with here; larger ones are the host's.
-pub const INTEGERS_KNOWN: usize = 1024;
+pub const KNOWN_INTEGERS_MAX: usize = 1024;
 /// The same for floats: what rules read are scales, limits and the like.
-pub const FLOATS_KNOWN: usize = 16;
+pub const KNOWN_FLOATS_MAX: usize = 16;
 /// Functions that call functions, and graphs in graphs.
 const DEPTH_MAX: usize = 24;
 /// Nodes of functions and branches count as often as they are used.
 const STEPS_MAX: usize = 200_000;
 
 /// Builds one graph of a model.
-pub struct Builder<'m, 'b> {
-    model: &'m Model,
+pub struct OnnxGraphBuilder<'m, 'b> {
+    model: &'m OnnxModel,
     /// Where the graph goes.
-    pub graph: Graph<'b>,
-    origins: HashMap<String, Rc<Origin>>,
+    pub graph: FoldingGraph<'b>,
+    origins: HashMap<String, Rc<InitializerUse>>,
     depth: usize,
     steps: usize,
 }
 
 /// Names and what they mean, in a graph and in the graphs around it.
-struct Scope<'s> {
-    values: HashMap<&'s str, Value>,
+struct NameScope<'s> {
+    values: HashMap<&'s str, GraphValue>,
     tensors: HashMap<&'s str, &'s TensorProto>,
-    outer: Option<&'s Scope<'s>>,
+    outer: Option<&'s NameScope<'s>>,
     function: Option<&'s FunctionProto>,
     /// Attributes of the node that calls the function.
     given: &'s [Cow<'s, AttributeProto>],
 }
 
-impl<'m, 'b> Builder<'m, 'b> {
+impl<'m, 'b> OnnxGraphBuilder<'m, 'b> {
     /// Builds with this graph.
-    pub fn new(model: &'m Model, graph: Graph<'b>) -> Self {
+    pub fn new(model: &'m OnnxModel, graph: FoldingGraph<'b>) -> Self {
         Self { model, graph, origins: HashMap::new(), depth: 0, steps: 0 }
     }
 
@@ -54,10 +54,10 @@ impl<'m, 'b> Builder<'m, 'b> {
     ///
     /// # Errors
     /// Any, naming the node.
-    pub fn build(&mut self, inputs: Vec<(&str, Value)>) -> Result<Vec<Value>> {
+    pub fn build(&mut self, inputs: Vec<(&str, GraphValue)>) -> Result<Vec<GraphValue>> {
         let graph = self.model.graph();
         let tensors = graph.initializer.iter().map(|tensor| (tensor.name.as_str(), tensor)).collect();
-        let mut scope = Scope { values: HashMap::new(), tensors, outer: None, function: None, given: &[] };
+        let mut scope = NameScope { values: HashMap::new(), tensors, outer: None, function: None, given: &[] };
         // A graph's input that has a value as initializer is that value unless it is asked for.
         for (name, value) in &inputs {
             scope.tensors.remove(*name);
@@ -67,11 +67,11 @@ impl<'m, 'b> Builder<'m, 'b> {
     }
 
     /// Names of initializers whose elements were read while building.
-    pub fn read(&self) -> HashSet<String> {
+    pub fn read_initializers(&self) -> HashSet<String> {
         self.origins.values().filter(|origin| origin.read.get()).map(|origin| origin.name.clone()).collect()
     }
 
-    fn run_graph<'s>(&mut self, graph: &'s GraphProto, scope: &mut Scope<'s>) -> Result<Vec<Value>> {
+    fn run_graph<'s>(&mut self, graph: &'s GraphProto, scope: &mut NameScope<'s>) -> Result<Vec<GraphValue>> {
         let outputs: Vec<&str> = graph.output.iter().map(|output| output.name.as_str()).collect();
         self.run_nodes(&graph.node, &outputs, scope)?;
         let found =
@@ -79,23 +79,23 @@ impl<'m, 'b> Builder<'m, 'b> {
         found.collect()
     }
 
-    fn run_nodes<'s>(&mut self, nodes: &'s [NodeProto], outputs: &[&str], scope: &mut Scope<'s>) -> Result<()> {
+    fn run_nodes<'s>(&mut self, nodes: &'s [NodeProto], outputs: &[&str], scope: &mut NameScope<'s>) -> Result<()> {
         if self.depth > DEPTH_MAX {
             return Err(Error::unsupported(format!("functions and graphs nested deeper than {DEPTH_MAX}")));
         }
         self.depth += 1;
-        let used = used(nodes, outputs);
+        let used = mark_used_nodes(nodes, outputs);
         for (node, used) in nodes.iter().zip(used) {
             if used {
-                self.step().map_err(|error| error.at(|| place(node)))?;
-                self.run_node(node, scope).map_err(|error| error.at(|| place(node)))?;
+                self.count_step().map_err(|error| error.at(|| node_place(node)))?;
+                self.run_node(node, scope).map_err(|error| error.at(|| node_place(node)))?;
             }
         }
         self.depth -= 1;
         Ok(())
     }
 
-    fn step(&mut self) -> Result<()> {
+    fn count_step(&mut self) -> Result<()> {
         self.steps += 1;
         if self.steps > STEPS_MAX {
             return Err(Error::unsupported(format!("more than {STEPS_MAX} nodes, those of loops counted each time")));
@@ -103,16 +103,16 @@ impl<'m, 'b> Builder<'m, 'b> {
         Ok(())
     }
 
-    fn run_node<'s>(&mut self, node: &'s NodeProto, scope: &mut Scope<'s>) -> Result<()> {
+    fn run_node<'s>(&mut self, node: &'s NodeProto, scope: &mut NameScope<'s>) -> Result<()> {
         let operand = |name: &String| match name.as_str() {
             "" => Ok(None),
             name => self.lookup(name, scope).map(Some),
         };
         let inputs = node.input.iter().map(operand).collect::<Result<Vec<_>>>()?;
-        let call = Call {
+        let call = OperatorCall {
             op: &node.op_type,
-            opset: self.model.version(scope.function, &node.domain),
-            attributes: attributes(node, scope),
+            opset: self.model.opset_version(scope.function, &node.domain),
+            attributes: resolve_attributes(node, scope),
             inputs,
             names: &node.input,
             wanted: node.output.iter().map(|name| !name.is_empty()).collect(),
@@ -121,20 +121,20 @@ impl<'m, 'b> Builder<'m, 'b> {
             let defaults = function.attribute_proto.iter().map(|default| default.name.as_str());
             signature::check_function(&call, function.attribute.iter().map(String::as_str).chain(defaults))?;
             self.run_function(function, &call)?
-        } else if domain(&node.domain).is_empty() {
+        } else if normalized_domain(&node.domain).is_empty() {
             signature::check(&call)?;
             match node.op_type.as_str() {
                 "If" => self.run_branch(&call, scope)?,
                 "Loop" => self.run_loop(&call, scope)?,
                 "Scan" => self.run_scan(&call, scope)?,
                 "Constant" => vec![self.constant(&call)?],
-                op => match ops::rule(op) {
+                op => match ops::rule_for(op) {
                     Some(rule) => rule(&mut self.graph, &call)?,
-                    None => return Err(unknown(node, &call)),
+                    None => return Err(unknown_operator(node, &call)),
                 },
             }
         } else {
-            return Err(unknown(node, &call));
+            return Err(unknown_operator(node, &call));
         };
         for (position, name) in node.output.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
             let Some(value) = results.get(position) else {
@@ -150,7 +150,7 @@ impl<'m, 'b> Builder<'m, 'b> {
     }
 
     /// The value of a name, which must be made before it is used.
-    fn lookup(&mut self, name: &str, scope: &Scope<'_>) -> Result<Value> {
+    fn lookup(&mut self, name: &str, scope: &NameScope<'_>) -> Result<GraphValue> {
         let mut level = Some(scope);
         while let Some(here) = level {
             if let Some(value) = here.values.get(name) {
@@ -167,15 +167,15 @@ impl<'m, 'b> Builder<'m, 'b> {
     }
 
     /// A tensor of the file as a value: known now if it is small.
-    fn initializer(&mut self, stored: &TensorProto, name: Option<&str>) -> Result<Value> {
-        let stored = tensor::read(stored, self.model.imported)?;
+    fn initializer(&mut self, stored: &TensorProto, name: Option<&str>) -> Result<GraphValue> {
+        let stored = tensor::read_tensor(stored, self.model.imported)?;
         match &stored.place {
-            Place::Variable(name) => self.graph.variable(name, stored.elem, &stored.shape),
-            Place::Bytes(bytes) => {
-                let constant = Constant::from_bytes(stored.elem, stored.shape.clone(), bytes);
+            ElementLocation::Variable(name) => self.graph.variable(name, stored.elem, &stored.shape),
+            ElementLocation::Bytes(bytes) => {
+                let constant = ConstantTensor::from_bytes(stored.elem, stored.shape.clone(), bytes);
                 Ok(match name {
                     Some(name) => {
-                        let new = || Rc::new(Origin { name: name.to_owned(), read: Cell::new(false) });
+                        let new = || Rc::new(InitializerUse { name: name.to_owned(), read: Cell::new(false) });
                         let origin = self.origins.entry(name.to_owned()).or_insert_with(new);
                         constant.from_initializer(origin).into()
                     }
@@ -185,20 +185,21 @@ impl<'m, 'b> Builder<'m, 'b> {
         }
     }
 
-    fn constant(&mut self, call: &Call) -> Result<Value> {
+    fn constant(&mut self, call: &OperatorCall) -> Result<GraphValue> {
         if let Some(tensor) = call.tensor("value") {
             return self.initializer(tensor, None);
         }
         ops::constant(call)
     }
 
-    fn run_function(&mut self, function: &FunctionProto, call: &Call) -> Result<Vec<Value>> {
+    fn run_function(&mut self, function: &FunctionProto, call: &OperatorCall) -> Result<Vec<GraphValue>> {
         let names = function.input.iter().map(String::as_str);
         let values = names.zip(&call.inputs).filter_map(|(name, value)| Some((name, value.clone()?))).collect();
         let defaults = function.attribute_proto.iter().filter(|default| call.attribute(&default.name).is_none());
         let given: Vec<Cow<AttributeProto>> =
             call.attributes.iter().cloned().chain(defaults.map(Cow::Borrowed)).collect();
-        let mut scope = Scope { values, tensors: HashMap::new(), outer: None, function: Some(function), given: &given };
+        let mut scope =
+            NameScope { values, tensors: HashMap::new(), outer: None, function: Some(function), given: &given };
         let outputs: Vec<&str> = function
             .output
             .iter()
@@ -209,17 +210,22 @@ impl<'m, 'b> Builder<'m, 'b> {
         self.run_nodes(&function.node, &outputs, &mut scope)?;
         let mut results = Vec::new();
         for (position, name) in function.output.iter().enumerate() {
-            results.push(if call.wants(position) {
+            results.push(if call.is_output_used(position) {
                 self.lookup(name, &scope)?
             } else {
-                Constant::ints(Vec::new()).into()
+                ConstantTensor::ints(Vec::new()).into()
             });
         }
         Ok(results)
     }
 
     /// The outputs of a graph in an attribute, its inputs bound to these values.
-    fn run_body(&mut self, graph: &GraphProto, values: &[Value], outer: &Scope<'_>) -> Result<Vec<Value>> {
+    fn run_body(
+        &mut self,
+        graph: &GraphProto,
+        values: &[GraphValue],
+        outer: &NameScope<'_>,
+    ) -> Result<Vec<GraphValue>> {
         if graph.input.len() != values.len() {
             let what = format!("a body takes {} values and is given {}", graph.input.len(), values.len());
             return Err(Error::invalid(what));
@@ -227,29 +233,29 @@ impl<'m, 'b> Builder<'m, 'b> {
         let names = graph.input.iter().map(|input| input.name.as_str());
         let tensors = graph.initializer.iter().map(|tensor| (tensor.name.as_str(), tensor)).collect();
         let values = names.zip(values.iter().cloned()).collect();
-        let mut scope = Scope { values, tensors, outer: Some(outer), function: outer.function, given: outer.given };
+        let mut scope = NameScope { values, tensors, outer: Some(outer), function: outer.function, given: outer.given };
         self.run_graph(graph, &mut scope)
     }
 
-    fn run_branch(&mut self, call: &Call, scope: &Scope<'_>) -> Result<Vec<Value>> {
+    fn run_branch(&mut self, call: &OperatorCall, scope: &NameScope<'_>) -> Result<Vec<GraphValue>> {
         let condition = call.constant(0, "the condition of If")?.integers();
         let name = if condition.first().is_some_and(|&c| c != 0) { "then_branch" } else { "else_branch" };
-        self.run_body(body(call, name)?, &[], scope)
+        self.run_body(body_graph(call, name)?, &[], scope)
     }
 
     /// A loop whose number of steps is known, unrolled.
-    fn run_loop(&mut self, call: &Call, scope: &Scope<'_>) -> Result<Vec<Value>> {
-        let body = body(call, "body")?;
+    fn run_loop(&mut self, call: &OperatorCall, scope: &NameScope<'_>) -> Result<Vec<GraphValue>> {
+        let body = body_graph(call, "body")?;
         let trips = call.known_ints(0, "how often Loop repeats")?.and_then(|trips| trips.first().copied());
         let mut going = call.known_ints(1, "the condition of Loop")?.is_none_or(|c| c.first() != Some(&0));
         let mut carried = (2..call.inputs.len()).map(|i| call.input(i).cloned()).collect::<Result<Vec<_>>>()?;
-        let mut collected: Vec<Vec<Value>> = vec![Vec::new(); body.output.len().saturating_sub(carried.len() + 1)];
+        let mut collected: Vec<Vec<GraphValue>> = vec![Vec::new(); body.output.len().saturating_sub(carried.len() + 1)];
         let mut trip = 0;
         while going && trips.is_none_or(|trips| trip < trips) {
-            self.step()?;
+            self.count_step()?;
             let mut values = vec![
-                Constant::scalar(crate::elem::Elem::Int64, trip as f64).into(),
-                Constant::scalar(crate::elem::Elem::Bool, 1.0).into(),
+                ConstantTensor::scalar(crate::elem::ElementType::Int64, trip as f64).into(),
+                ConstantTensor::scalar(crate::elem::ElementType::Bool, 1.0).into(),
             ];
             values.extend(carried.iter().cloned());
             let results = self.run_body(body, &values, scope)?;
@@ -267,35 +273,35 @@ impl<'m, 'b> Builder<'m, 'b> {
             trip += 1;
         }
         for results in &collected {
-            carried.push(self.stacked(results, 0)?);
+            carried.push(self.stack(results, 0)?);
         }
         Ok(carried)
     }
 
     /// A scan, unrolled. Source: ONNX Scan-9.
-    fn run_scan(&mut self, call: &Call, scope: &Scope<'_>) -> Result<Vec<Value>> {
+    fn run_scan(&mut self, call: &OperatorCall, scope: &NameScope<'_>) -> Result<Vec<GraphValue>> {
         if call.opset < 9 {
             return Err(Error::unsupported("Scan before version 9 of the operator set"));
         }
-        let body = body(call, "body")?;
-        let all = call.all()?;
+        let body = body_graph(call, "body")?;
+        let all = call.inputs()?;
         let scans = usize::try_from(call.int("num_scan_inputs", 0)).unwrap_or(0);
         let states = all.len().checked_sub(scans).ok_or_else(|| Error::invalid("there are too few operands"))?;
         let outputs = body.output.len().saturating_sub(states);
         let at = |name: &str, i: usize| call.ints(name).and_then(|ints| ints.get(i).copied()).unwrap_or(0);
         let mut carried = all[..states].to_vec();
-        let mut collected: Vec<Vec<Value>> = vec![Vec::new(); outputs];
+        let mut collected: Vec<Vec<GraphValue>> = vec![Vec::new(); outputs];
         let axes = (0..scans).map(|i| all[states + i].axis(at("scan_input_axes", i))).collect::<Result<Vec<_>>>()?;
         let steps = match axes.first() {
             Some(&axis) => all[states].dim(axis)?,
             None => return Err(Error::invalid("there is nothing to scan")),
         };
         for step in 0..steps {
-            self.step()?;
+            self.count_step()?;
             let mut values = carried.clone();
             for (i, &axis) in axes.iter().enumerate() {
                 let step = if at("scan_input_directions", i) == 0 { step } else { steps - 1 - step };
-                values.push(self.graph.at(&all[states + i], axis, step)?);
+                values.push(self.graph.index_axis(&all[states + i], axis, step)?);
             }
             let results = self.run_body(body, &values, scope)?;
             if results.len() < states {
@@ -308,34 +314,34 @@ impl<'m, 'b> Builder<'m, 'b> {
             if at("scan_output_directions", i) != 0 {
                 results.reverse();
             }
-            carried.push(self.stacked(&results, at("scan_output_axes", i))?);
+            carried.push(self.stack(&results, at("scan_output_axes", i))?);
         }
         Ok(carried)
     }
 
     /// Joined along a new axis.
-    fn stacked(&mut self, values: &[Value], axis: i64) -> Result<Value> {
+    fn stack(&mut self, values: &[GraphValue], axis: i64) -> Result<GraphValue> {
         let Some(first) = values.first() else {
             return Err(Error::unsupported("results of a loop that never runs"));
         };
-        let axis = crate::value::normalized(axis, first.rank() + 1)?;
+        let axis = crate::value::normalize_axis(axis, first.rank() + 1)?;
         let parts = values.iter().map(|value| self.graph.unsqueeze(value, axis)).collect::<Result<Vec<_>>>()?;
         self.graph.concat(&parts, axis)
     }
 }
 
-fn body<'c>(call: &'c Call, name: &str) -> Result<&'c GraphProto> {
+fn body_graph<'c>(call: &'c OperatorCall, name: &str) -> Result<&'c GraphProto> {
     let graph = call.attribute(name).and_then(|attribute| attribute.g.as_ref());
     graph.ok_or_else(|| Error::invalid(format!("attribute `{name}` is missing")))
 }
 
-fn unknown(node: &NodeProto, call: &Call) -> Error {
-    let set = if domain(&node.domain).is_empty() { "ai.onnx" } else { &node.domain };
+fn unknown_operator(node: &NodeProto, call: &OperatorCall) -> Error {
+    let set = if normalized_domain(&node.domain).is_empty() { "ai.onnx" } else { &node.domain };
     Error::unsupported(format!("operator {} of {set}, version {}", node.op_type, call.opset))
 }
 
 /// The node's attributes, those that stand for attributes of the calling node put in.
-fn attributes<'s>(node: &'s NodeProto, scope: &Scope<'s>) -> Vec<Cow<'s, AttributeProto>> {
+fn resolve_attributes<'s>(node: &'s NodeProto, scope: &NameScope<'s>) -> Vec<Cow<'s, AttributeProto>> {
     let resolved = node.attribute.iter().filter_map(|attribute| {
         if attribute.ref_attr_name.is_empty() {
             return Some(Cow::Borrowed(attribute));
@@ -347,23 +353,23 @@ fn attributes<'s>(node: &'s NodeProto, scope: &Scope<'s>) -> Vec<Cow<'s, Attribu
 }
 
 /// Which nodes lead to the outputs.
-fn used(nodes: &[NodeProto], outputs: &[&str]) -> Vec<bool> {
+fn mark_used_nodes(nodes: &[NodeProto], outputs: &[&str]) -> Vec<bool> {
     let mut wanted: HashSet<&str> = outputs.iter().copied().collect();
     let mut used = vec![false; nodes.len()];
     for (node, used) in nodes.iter().zip(&mut used).rev() {
         *used = node.output.iter().any(|name| wanted.contains(name.as_str()));
         if *used {
-            names(node, &mut wanted);
+            collect_names(node, &mut wanted);
         }
     }
     used
 }
 
 /// Every name that a node or the graphs in it refer to.
-fn names<'n>(node: &'n NodeProto, names: &mut HashSet<&'n str>) {
+fn collect_names<'n>(node: &'n NodeProto, names: &mut HashSet<&'n str>) {
     names.extend(node.input.iter().map(String::as_str));
     for graph in node.attribute.iter().filter_map(|attribute| attribute.g.as_ref()) {
-        graph.node.iter().for_each(|node| self::names(node, names));
+        graph.node.iter().for_each(|node| self::collect_names(node, names));
         names.extend(graph.output.iter().map(|output| output.name.as_str()));
     }
 }

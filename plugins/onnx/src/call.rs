@@ -2,14 +2,14 @@
 
 use std::borrow::Cow;
 
-use crate::elem::Elem;
-use crate::error::{Error, Fault, Result, ValueSource};
+use crate::elem::ElementType;
+use crate::error::{Error, OnnxErrorKind, Result, ValueSource};
 use crate::proto::{AttributeProto, TensorProto};
-use crate::value::{Constant, Value, size};
+use crate::value::{ConstantTensor, GraphValue, checked_size};
 
 /// A node with the values of its operands.
 #[derive(Debug)]
-pub struct Call<'a> {
+pub struct OperatorCall<'a> {
     /// The operator.
     pub op: &'a str,
     /// The version of its operator set.
@@ -17,7 +17,7 @@ pub struct Call<'a> {
     /// Attributes, those of the calling function put in.
     pub attributes: Vec<Cow<'a, AttributeProto>>,
     /// Operands; none where one is left out.
-    pub inputs: Vec<Option<Value>>,
+    pub inputs: Vec<Option<GraphValue>>,
     /// The operands' names.
     pub names: &'a [String],
     /// Which results are wanted.
@@ -30,17 +30,17 @@ const FLOAT: i32 = 1;
 /// Windows, steps and paddings at most: sums of a few of them and of a dimension stay within 32 bits.
 const SIZE_MAX: usize = 1 << 20;
 
-impl Call<'_> {
+impl OperatorCall<'_> {
     /// The operand at `position`.
     ///
     /// # Errors
     /// `Invalid` if it is left out.
-    pub fn input(&self, position: usize) -> Result<&Value> {
+    pub fn input(&self, position: usize) -> Result<&GraphValue> {
         self.optional(position).ok_or_else(|| Error::invalid(format!("operand {position} is missing")))
     }
 
     /// The operand at `position`, if it is given.
-    pub fn optional(&self, position: usize) -> Option<&Value> {
+    pub fn optional(&self, position: usize) -> Option<&GraphValue> {
         self.inputs.get(position)?.as_ref()
     }
 
@@ -48,7 +48,7 @@ impl Call<'_> {
     ///
     /// # Errors
     /// `Invalid` if one is left out or there are none.
-    pub fn all(&self) -> Result<Vec<Value>> {
+    pub fn inputs(&self) -> Result<Vec<GraphValue>> {
         if self.inputs.is_empty() {
             return Err(Error::invalid("operands are missing"));
         }
@@ -56,7 +56,7 @@ impl Call<'_> {
     }
 
     /// Whether the result at `position` is used.
-    pub fn wants(&self, position: usize) -> bool {
+    pub fn is_output_used(&self, position: usize) -> bool {
         self.wanted.get(position).copied().unwrap_or(false)
     }
 
@@ -64,13 +64,13 @@ impl Call<'_> {
     ///
     /// # Errors
     /// `Invalid` if it is left out; `NotKnown` if the model computes it.
-    pub fn constant(&self, position: usize, role: &str) -> Result<&Constant> {
+    pub fn constant(&self, position: usize, role: &str) -> Result<&ConstantTensor> {
         match self.input(position)?.constant() {
             Some(constant) => Ok(constant),
             None => {
                 let name = self.names.get(position).cloned().unwrap_or_default();
                 let (role, source) = (role.to_owned(), ValueSource::default());
-                Err(Fault::NotKnown { name, role, source }.into())
+                Err(OnnxErrorKind::NotKnown { name, role, source }.into())
             }
         }
     }
@@ -113,7 +113,7 @@ impl Call<'_> {
     ///
     /// # Errors
     /// `NotKnown`.
-    pub fn ints_of(&self, attribute: &str, position: usize) -> Result<Option<Vec<i64>>> {
+    pub fn ints_attribute_or_input(&self, attribute: &str, position: usize) -> Result<Option<Vec<i64>>> {
         match self.ints(attribute) {
             Some(ints) => Ok(Some(ints.to_vec())),
             None => self.known_ints(position, attribute),
@@ -131,7 +131,7 @@ impl Call<'_> {
     }
 
     /// An integer attribute that has no default.
-    pub fn maybe_int(&self, name: &str) -> Option<i64> {
+    pub fn optional_int(&self, name: &str) -> Option<i64> {
         self.attribute(name).map(|attribute| attribute.i)
     }
 
@@ -197,11 +197,11 @@ impl Call<'_> {
     ///
     /// # Errors
     /// `Unsupported`; `Invalid`.
-    pub fn elem(&self, name: &str) -> Result<Option<Elem>> {
+    pub fn element_type(&self, name: &str) -> Result<Option<ElementType>> {
         let number = self.attribute(name).map(|attribute| attribute.i);
         number
             .filter(|&number| number != 0)
-            .map(|number| Elem::from_number(i32::try_from(number).unwrap_or(-1)))
+            .map(|number| ElementType::from_number(i32::try_from(number).unwrap_or(-1)))
             .transpose()
     }
 
@@ -212,7 +212,7 @@ impl Call<'_> {
     /// `Invalid` if they are not `count`, or one is smaller.
     pub fn sizes(&self, name: &str, count: usize, default: usize, least: usize) -> Result<Vec<usize>> {
         let Some(given) = self.ints(name).filter(|ints| !ints.is_empty()) else { return Ok(vec![default; count]) };
-        let sizes = given.iter().map(|&value| size(value, name)).collect::<Result<Vec<_>>>()?;
+        let sizes = given.iter().map(|&value| checked_size(value, name)).collect::<Result<Vec<_>>>()?;
         if sizes.len() != count || sizes.iter().any(|&size| size < least || size > SIZE_MAX) {
             return Err(Error::invalid(format!("`{name}` must be {count} numbers of at least {least}, not {given:?}")));
         }

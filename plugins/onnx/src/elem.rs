@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 /// `Bool` is `uint8` on the host, and `Float64` lives only in constants that are converted before they are used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names say it")]
-pub enum Elem {
+pub enum ElementType {
     Float32,
     Float16,
     Float64,
@@ -22,7 +22,7 @@ pub enum Elem {
     Bool,
 }
 
-impl Elem {
+impl ElementType {
     /// The type with this number.
     ///
     /// # Errors
@@ -99,7 +99,7 @@ impl Elem {
     }
 
     /// The type that the host's type is where nothing says otherwise.
-    pub fn of(data_type: DataType) -> Self {
+    pub fn from_data_type(data_type: DataType) -> Self {
         match data_type {
             DataType::Float32 => Self::Float32,
             DataType::Float16 => Self::Float16,
@@ -113,7 +113,7 @@ impl Elem {
     }
 
     /// Bytes of one element in a file.
-    pub fn bytes(self) -> usize {
+    pub fn element_bytes(self) -> usize {
         match self {
             Self::Float64 | Self::Int64 | Self::Uint64 => 8,
             Self::Float32 | Self::Int32 | Self::Uint32 => 4,
@@ -150,7 +150,7 @@ impl Elem {
 }
 
 /// The number that a `float16` of these bits is. Source: IEEE 754 binary16.
-pub fn half_to_f64(bits: u16) -> f64 {
+pub fn f16_bits_to_f64(bits: u16) -> f64 {
     let sign = if bits & 0x8000 == 0 { 1.0 } else { -1.0 };
     let exponent = i32::from((bits >> 10) & 0x1f);
     let fraction = f64::from(bits & 0x3ff);
@@ -163,7 +163,7 @@ pub fn half_to_f64(bits: u16) -> f64 {
 }
 
 /// The bits of the nearest `float16`, ties to even.
-pub fn half_from_f64(value: f64) -> u16 {
+pub fn f64_to_f16_bits(value: f64) -> u16 {
     let sign = if value.is_sign_negative() { 0x8000 } else { 0 };
     let magnitude = value.abs();
     if magnitude.is_nan() {
@@ -187,18 +187,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn halves_survive() {
+    fn float16_values_round_trip() {
         for bits in (0..=u16::MAX).filter(|bits| bits & 0x7c00 != 0x7c00 || bits & 0x3ff == 0) {
-            assert_eq!(half_from_f64(half_to_f64(bits)), bits, "{bits:x}");
+            assert_eq!(f64_to_f16_bits(f16_bits_to_f64(bits)), bits, "{bits:x}");
         }
-        assert_eq!(half_from_f64(1.0 + 2f64.powi(-11)), 0x3c00);
-        assert_eq!(half_from_f64(65519.9), 0x7bff);
-        assert!(half_to_f64(half_from_f64(f64::NAN)).is_nan());
+        assert_eq!(f64_to_f16_bits(1.0 + 2f64.powi(-11)), 0x3c00);
+        assert_eq!(f64_to_f16_bits(65519.9), 0x7bff);
+        assert!(f16_bits_to_f64(f64_to_f16_bits(f64::NAN)).is_nan());
     }
 
     #[test]
-    fn unknown_types_are_named() {
-        assert_eq!(Elem::from_number(16).unwrap_err().to_string(), "not supported: elements of type bfloat16");
-        assert!(Elem::from_number(99).unwrap_err().to_string().contains("no element type 99"));
+    fn an_unknown_element_type_is_named_in_the_error() {
+        assert_eq!(ElementType::from_number(16).unwrap_err().to_string(), "not supported: elements of type bfloat16");
+        assert!(ElementType::from_number(99).unwrap_err().to_string().contains("no element type 99"));
     }
 }

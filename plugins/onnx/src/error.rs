@@ -11,7 +11,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Error {
     /// What is wrong.
-    pub fault: Fault,
+    pub fault: OnnxErrorKind,
     /// The node, input, initializer or option at fault.
     pub place: String,
 }
@@ -30,7 +30,7 @@ pub enum ValueSource {
 
 /// What can be wrong.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Fault {
+pub enum OnnxErrorKind {
     /// The bytes are no ONNX file.
     NotOnnx {
         /// What the decoder stumbled over.
@@ -81,12 +81,12 @@ pub enum Fault {
 impl Error {
     /// A model that contradicts itself or the format.
     pub fn invalid(what: impl Into<String>) -> Self {
-        Fault::Invalid { what: what.into() }.into()
+        OnnxErrorKind::Invalid { what: what.into() }.into()
     }
 
     /// A model that is right and not taken.
     pub fn unsupported(what: impl Into<String>) -> Self {
-        Fault::Unsupported { what: what.into() }.into()
+        OnnxErrorKind::Unsupported { what: what.into() }.into()
     }
 
     /// The error at this place, unless it has one already.
@@ -99,15 +99,15 @@ impl Error {
     }
 }
 
-impl From<Fault> for Error {
-    fn from(fault: Fault) -> Self {
+impl From<OnnxErrorKind> for Error {
+    fn from(fault: OnnxErrorKind) -> Self {
         Self { fault, place: String::new() }
     }
 }
 
 impl From<saggar_plugin::Error> for Error {
     fn from(error: saggar_plugin::Error) -> Self {
-        Fault::Host(error).into()
+        OnnxErrorKind::Host(error).into()
     }
 }
 
@@ -117,13 +117,13 @@ impl fmt::Display for Error {
             write!(f, "{}: ", self.place)?;
         }
         match &self.fault {
-            Fault::NotOnnx { reason } => write!(f, "not an ONNX file: {reason}"),
-            Fault::Invalid { what } => write!(f, "the model is not valid: {what}"),
-            Fault::Unsupported { what } => write!(f, "not supported: {what}"),
-            Fault::NotKnown { name, role, source } => {
+            OnnxErrorKind::NotOnnx { reason } => write!(f, "not an ONNX file: {reason}"),
+            OnnxErrorKind::Invalid { what } => write!(f, "the model is not valid: {what}"),
+            OnnxErrorKind::Unsupported { what } => write!(f, "not supported: {what}"),
+            OnnxErrorKind::NotKnown { name, role, source } => {
                 write!(f, "`{name}` ({role}) must be known when the model is imported{source}")
             }
-            Fault::OpenShapes { inputs, example } => {
+            OnnxErrorKind::OpenShapes { inputs, example } => {
                 write!(f, "must give the sizes that the model leaves open: {inputs}")?;
                 match example {
                     Some(example) => write!(f, "; such as {example}"),
@@ -132,13 +132,13 @@ impl fmt::Display for Error {
                     }
                 }
             }
-            Fault::OneItem { items, reason } => write!(
+            OnnxErrorKind::OneItem { items, reason } => write!(
                 f,
                 "the model computes batches of 1 only: for a batch of {items}, {reason}. Import it with --batch 1, or the \
                  option {{\"batch\": [1]}}"
             ),
-            Fault::Option { expected } => write!(f, "must be {expected}"),
-            Fault::Host(error) => write!(f, "{error}"),
+            OnnxErrorKind::Option { expected } => write!(f, "must be {expected}"),
+            OnnxErrorKind::Host(error) => write!(f, "{error}"),
         }
     }
 }
@@ -170,15 +170,15 @@ impl From<Error> for saggar_plugin::Error {
     fn from(error: Error) -> Self {
         let message = error.to_string();
         let code = match error.fault {
-            Fault::Host(saggar_plugin::Error::Host { code, .. }) => code,
-            Fault::Unsupported { .. } => ErrorCode::Unsupported,
-            Fault::NotOnnx { .. }
-            | Fault::Invalid { .. }
-            | Fault::NotKnown { .. }
-            | Fault::OpenShapes { .. }
-            | Fault::OneItem { .. }
-            | Fault::Option { .. }
-            | Fault::Host(_) => ErrorCode::InvalidArgument,
+            OnnxErrorKind::Host(saggar_plugin::Error::Host { code, .. }) => code,
+            OnnxErrorKind::Unsupported { .. } => ErrorCode::Unsupported,
+            OnnxErrorKind::NotOnnx { .. }
+            | OnnxErrorKind::Invalid { .. }
+            | OnnxErrorKind::NotKnown { .. }
+            | OnnxErrorKind::OpenShapes { .. }
+            | OnnxErrorKind::OneItem { .. }
+            | OnnxErrorKind::Option { .. }
+            | OnnxErrorKind::Host(_) => ErrorCode::InvalidArgument,
         };
         let place = Some(error.place).filter(|place| !place.is_empty());
         Self::Host { code, message, place }

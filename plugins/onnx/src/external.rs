@@ -5,10 +5,10 @@
 
 use std::collections::HashMap;
 
-use crate::error::{Error, Fault, Result};
-use crate::model::place;
+use crate::error::{Error, OnnxErrorKind, Result};
+use crate::model::node_place;
 use crate::proto::{GraphProto, ModelProto, NodeProto, TensorProto};
-use crate::tensor::ELSEWHERE;
+use crate::tensor::EXTERNAL_LOCATION;
 
 /// Archives consist of blocks of this size.
 const BLOCK_BYTES: usize = 512;
@@ -23,7 +23,7 @@ pub struct ExternalFiles<'a>(HashMap<&'a str, &'a [u8]>);
 ///
 /// # Errors
 /// `NotOnnx` for an archive that is cut off or damaged.
-pub fn open(file: &[u8]) -> Result<(&[u8], ExternalFiles<'_>)> {
+pub fn split_archive(file: &[u8]) -> Result<(&[u8], ExternalFiles<'_>)> {
     let (at, magic) = MAGIC;
     if file.get(at..at + magic.len()) != Some(magic) {
         return Ok((file, ExternalFiles::default()));
@@ -32,9 +32,9 @@ pub fn open(file: &[u8]) -> Result<(&[u8], ExternalFiles<'_>)> {
     let mut rest = file;
     while let Some(header) = rest.get(..BLOCK_BYTES).filter(|header| header[0] != 0) {
         let damaged =
-            || Error::from(Fault::NotOnnx { reason: "the archive of the model's files is damaged".to_owned() });
-        let name = text(&header[..100]).ok_or_else(damaged)?;
-        let size = text(&header[124..136]).and_then(|size| usize::from_str_radix(size.trim(), 8).ok());
+            || Error::from(OnnxErrorKind::NotOnnx { reason: "the archive of the model's files is damaged".to_owned() });
+        let name = header_text(&header[..100]).ok_or_else(damaged)?;
+        let size = header_text(&header[124..136]).and_then(|size| usize::from_str_radix(size.trim(), 8).ok());
         let size = size.ok_or_else(damaged)?;
         let content = rest.get(BLOCK_BYTES..).and_then(|content| content.get(..size)).ok_or_else(damaged)?;
         entries.push((name, content));
@@ -46,7 +46,7 @@ pub fn open(file: &[u8]) -> Result<(&[u8], ExternalFiles<'_>)> {
 }
 
 /// A field of a header: text up to its first zero.
-fn text(field: &[u8]) -> Option<&str> {
+fn header_text(field: &[u8]) -> Option<&str> {
     let end = field.iter().position(|&byte| byte == 0).unwrap_or(field.len());
     std::str::from_utf8(&field[..end]).ok()
 }
@@ -75,7 +75,7 @@ impl ExternalFiles<'_> {
             let mut attributes = std::mem::take(&mut node.attribute);
             for attribute in &mut attributes {
                 if let Some(tensor) = &mut attribute.t {
-                    let at = || format!("{}, attribute `{}`", place(node), attribute.name);
+                    let at = || format!("{}, attribute `{}`", node_place(node), attribute.name);
                     self.load(tensor).map_err(|error| error.at(at))?;
                 }
                 if let Some(graph) = &mut attribute.g {
@@ -88,7 +88,7 @@ impl ExternalFiles<'_> {
     }
 
     fn load(&self, tensor: &mut TensorProto) -> Result<()> {
-        if tensor.data_location != ELSEWHERE {
+        if tensor.data_location != EXTERNAL_LOCATION {
             return Ok(());
         }
         let entry = |key: &str| tensor.external_data.iter().find(|entry| entry.key == key).map(|entry| &*entry.value);

@@ -8,43 +8,43 @@ use std::collections::HashSet;
 use prost::Message;
 use saggar_plugin::{DataType, Params};
 
-use crate::advice;
-use crate::backend::Backend;
+use crate::backend::GraphBackend;
 use crate::base64;
-use crate::build::{Builder, FLOATS_KNOWN, INTEGERS_KNOWN};
-use crate::elem::Elem;
-use crate::error::{Error, Fault, Result};
-use crate::graph::Graph;
-use crate::model::Model;
-use crate::plan::{self, Constants, InputShapes, Plan, Port, Shapes};
+use crate::build::{KNOWN_FLOATS_MAX, KNOWN_INTEGERS_MAX, OnnxGraphBuilder};
+use crate::elem::ElementType;
+use crate::error::{Error, OnnxErrorKind, Result};
+use crate::graph::FoldingGraph;
+use crate::import_hints;
+use crate::model::OnnxModel;
+use crate::plan::{self, ConstantsOption, ImportPlan, InputShapes, ShapesOption, TensorPort};
 use crate::proto::{GraphProto, NodeProto, TensorProto};
-use crate::tensor::{self, Place};
-use crate::value::{Operand, Value};
+use crate::tensor::{self, ElementLocation};
+use crate::value::{BackendOperand, GraphValue};
 
 /// The form of configurations; another plugin's or a newer one's is refused.
-const FORMAT: u32 = 1;
+const CONFIG_FORMAT: u32 = 1;
 /// Bytes of a variable's name; the host takes no longer ones.
 const NAME_BYTES_MAX: usize = 200;
 
 /// Batch sizes that an import builds: a third one would show nothing that two do not, and take as long.
-const CHECKED_SIZES: usize = 2;
+const CHECKED_BATCH_SIZES: usize = 2;
 
 /// Where an import puts the model's variables, and where it builds the graphs that it checks the model with.
-pub trait Store {
+pub trait WeightStore {
     /// Makes a variable. Called once a name.
     ///
     /// # Errors
-    /// `Host`.
+    /// `HostBackend`.
     fn parameter(&mut self, name: &str, data_type: DataType, shape: &[usize], bytes: Vec<u8>) -> Result<()>;
     /// An empty graph over the variables made so far, to build the model once.
-    fn backend(&mut self) -> Box<dyn Backend + '_>;
+    fn backend(&mut self) -> Box<dyn GraphBackend + '_>;
 }
 
 /// What the options say.
-struct Options {
+struct ImportOptions {
     batch: Option<Vec<u32>>,
-    shapes: Shapes,
-    constants: Constants,
+    shapes: ShapesOption,
+    constants: ConstantsOption,
 }
 
 /// Imports `file` and gives the configuration.
@@ -54,15 +54,15 @@ struct Options {
 ///
 /// # Errors
 /// Any, naming the place; nothing of what was made then counts.
-pub fn import(file: &[u8], options: &Params, store: &mut dyn Store) -> Result<Params> {
-    let options = Options {
+pub fn import(file: &[u8], options: &Params, store: &mut dyn WeightStore) -> Result<Params> {
+    let options = ImportOptions {
         batch: options.optional("batch")?,
-        shapes: options.get("shapes", Shapes::default())?,
-        constants: options.get("constants", Constants::default())?,
+        shapes: options.get("shapes", ShapesOption::default())?,
+        constants: options.get("constants", ConstantsOption::default())?,
     };
-    let mut model = Model::parse(file, false)?;
-    freeze(&mut model, &options.constants)?;
-    let mut variables = Variables::default();
+    let mut model = OnnxModel::parse(file, false)?;
+    freeze_constants(&mut model, &options.constants)?;
+    let mut variables = InitializerMover::default();
     variables.move_large(&mut model, store)?;
     // From here on the model refers to variables, as only a configuration may.
     model.imported = true;
@@ -70,37 +70,40 @@ pub fn import(file: &[u8], options: &Params, store: &mut dyn Store) -> Result<Pa
     let Some(inputs) = shapes.ports() else {
         let mut builds = |shapes: &InputShapes, batch: Option<Vec<u32>>| {
             let batch = batch.or_else(|| options.batch.clone());
-            shapes.ports().is_some_and(|inputs| checked(&model, inputs, shapes.has_open_batch(), batch, store).is_ok())
+            shapes
+                .ports()
+                .is_some_and(|inputs| build_and_plan(&model, inputs, shapes.has_open_batch(), batch, store).is_ok())
         };
-        let own = InputShapes::read(model.graph(), &Shapes::default())?;
-        return Err(advice::open_shapes(&own, &shapes, &mut builds));
+        let own = InputShapes::read(model.graph(), &ShapesOption::default())?;
+        return Err(import_hints::open_shapes_error(&own, &shapes, &mut builds));
     };
-    let (plan, read) = checked(&model, inputs, shapes.has_open_batch(), options.batch, store)?;
+    let (plan, read) = build_and_plan(&model, inputs, shapes.has_open_batch(), options.batch, store)?;
     variables.move_unread(&mut model, &read, store)?;
-    let config = Params::new().with("format", FORMAT).with("plan", plan.to_json());
+    let config = Params::new().with("format", CONFIG_FORMAT).with("plan", plan.to_json());
     Ok(config.with("model", base64::encode(&model.proto.encode_to_vec())))
 }
 
 /// The model and plan of a configuration.
 ///
 /// # Errors
-/// `Option` if it is none; as [`Model::parse`].
-pub fn restore(config: &Params) -> Result<(Model, Plan)> {
-    let broken =
-        |expected: &str| Error::from(Fault::Option { expected: expected.to_owned() }).at(|| "configuration".to_owned());
-    if config.require::<u32>("format")? != FORMAT {
+/// `Option` if it is none; as [`OnnxModel::parse`].
+pub fn restore(config: &Params) -> Result<(OnnxModel, ImportPlan)> {
+    let broken = |expected: &str| {
+        Error::from(OnnxErrorKind::Option { expected: expected.to_owned() }).at(|| "configuration".to_owned())
+    };
+    if config.require::<u32>("format")? != CONFIG_FORMAT {
         return Err(broken("one that this version of the plugin wrote"));
     }
-    let plan: Plan = config.require("plan")?;
+    let plan: ImportPlan = config.require("plan")?;
     let bytes = base64::decode(&config.require::<String>("model")?).ok_or_else(|| broken("the text of a model"))?;
-    Ok((Model::parse(&bytes, true)?, plan))
+    Ok((OnnxModel::parse(&bytes, true)?, plan))
 }
 
 /// What a graph gives: its outputs in order, and which initializers were read while it was built.
 #[derive(Debug)]
-pub struct Built {
+pub struct BuiltGraph {
     /// By name, as operands of the backend.
-    pub outputs: Vec<(String, Operand)>,
+    pub outputs: Vec<(String, BackendOperand)>,
     /// Names.
     pub read: HashSet<String>,
 }
@@ -109,69 +112,75 @@ pub struct Built {
 ///
 /// # Errors
 /// Any, naming the node.
-pub fn build(model: &Model, inputs: &[Port], batch: Option<u32>, backend: &mut dyn Backend) -> Result<Built> {
-    let mut graph = Graph::new(backend);
+pub fn build(
+    model: &OnnxModel,
+    inputs: &[TensorPort],
+    batch: Option<u32>,
+    backend: &mut dyn GraphBackend,
+) -> Result<BuiltGraph> {
+    let mut graph = FoldingGraph::new(backend);
     let mut values = Vec::new();
     for port in inputs {
         let made = graph.input(&port.name, port.elem, &port.shape(batch));
         values.push((port.name.as_str(), made.map_err(|e| e.at(|| format!("input `{}`", port.name)))?));
     }
-    let mut builder = Builder::new(model, graph);
-    let results: Vec<Value> = builder.build(values).map_err(|error| advice::with_source(error, model.graph()))?;
-    let read = builder.read();
+    let mut builder = OnnxGraphBuilder::new(model, graph);
+    let results: Vec<GraphValue> =
+        builder.build(values).map_err(|error| import_hints::with_source(error, model.graph()))?;
+    let read = builder.read_initializers();
     let names = model.graph().output.iter().map(|output| output.name.clone());
     let mut outputs = Vec::new();
     for (name, value) in names.zip(&results) {
         let operand = builder.graph.operand(value).map_err(|e| e.at(|| format!("output `{name}`")))?;
         outputs.push((name, operand));
     }
-    Ok(Built { outputs, read })
+    Ok(BuiltGraph { outputs, read })
 }
 
 /// Builds the model for two batch sizes, which tells what follows the batch from what does not, so that what is not
 /// supported is found before anything is published.
-fn checked(
-    model: &Model,
-    inputs: Vec<Port>,
+fn build_and_plan(
+    model: &OnnxModel,
+    inputs: Vec<TensorPort>,
     open: bool,
     asked: Option<Vec<u32>>,
-    store: &mut dyn Store,
-) -> Result<(Plan, HashSet<String>)> {
+    store: &mut dyn WeightStore,
+) -> Result<(ImportPlan, HashSet<String>)> {
     if !open {
-        fixed_batch(&inputs, asked.as_deref())?;
-        let Built { outputs, read } = build(model, &inputs, None, &mut *store.backend())?;
-        let plan = Plan { inputs, outputs: ports(&outputs, false), batch: Vec::new() };
+        check_fixed_batch(&inputs, asked.as_deref())?;
+        let BuiltGraph { outputs, read } = build(model, &inputs, None, &mut *store.backend())?;
+        let plan = ImportPlan { inputs, outputs: output_ports(&outputs, false), batch: Vec::new() };
         return Ok((batch_of_one(plan), read));
     }
     let batch = plan::batch_sizes(asked)?;
     let mut all_read = HashSet::new();
-    let mut first: Option<Vec<Port>> = None;
-    for &size in batch.iter().take(CHECKED_SIZES) {
-        let Built { outputs, read } = match build(model, &inputs, Some(size), &mut *store.backend()) {
+    let mut first: Option<Vec<TensorPort>> = None;
+    for &size in batch.iter().take(CHECKED_BATCH_SIZES) {
+        let BuiltGraph { outputs, read } = match build(model, &inputs, Some(size), &mut *store.backend()) {
             Err(reason) if first.is_some() && batch[0] == 1 => {
-                return Err(Fault::OneItem { items: size, reason: Box::new(reason) }.into());
+                return Err(OnnxErrorKind::OneItem { items: size, reason: Box::new(reason) }.into());
             }
             built => built?,
         };
         all_read.extend(read);
         let without = |name: &str| {
             let expected = format!("given for all inputs: the first dimension of output `{name}` is not the batch");
-            Err(Error::from(Fault::Option { expected }).at(|| "option `shapes`".to_owned()))
+            Err(Error::from(OnnxErrorKind::Option { expected }).at(|| "option `shapes`".to_owned()))
         };
         if let Some((name, _)) = outputs.iter().find(|(_, operand)| operand.shape.first() != Some(&(size as usize))) {
             return without(name);
         }
-        let items = ports(&outputs, true);
+        let items = output_ports(&outputs, true);
         let known = first.get_or_insert_with(|| items.clone());
         if let Some((port, _)) = items.iter().zip(known.iter()).find(|(a, b)| a != b) {
             return without(&port.name);
         }
     }
-    Ok((Plan { inputs, outputs: first.unwrap_or_default(), batch }, all_read))
+    Ok((ImportPlan { inputs, outputs: first.unwrap_or_default(), batch }, all_read))
 }
 
 /// Refuses batch sizes for a model whose batch is not open. A batch of one is what such a model has, if it has one.
-fn fixed_batch(inputs: &[Port], asked: Option<&[u32]>) -> Result<()> {
+fn check_fixed_batch(inputs: &[TensorPort], asked: Option<&[u32]>) -> Result<()> {
     if asked.is_none_or(|sizes| sizes == [1]) {
         return Ok(());
     }
@@ -181,11 +190,11 @@ fn fixed_batch(inputs: &[Port], asked: Option<&[u32]>) -> Result<()> {
          dimension",
         shapes.join(", ")
     );
-    Err(Error::from(Fault::Option { expected }).at(|| "option `batch`".to_owned()))
+    Err(Error::from(OnnxErrorKind::Option { expected }).at(|| "option `batch`".to_owned()))
 }
 
-fn ports(outputs: &[(String, Operand)], batched: bool) -> Vec<Port> {
-    let port = |(name, operand): &(String, Operand)| Port {
+fn output_ports(outputs: &[(String, BackendOperand)], batched: bool) -> Vec<TensorPort> {
+    let port = |(name, operand): &(String, BackendOperand)| TensorPort {
         name: name.clone(),
         elem: operand.elem,
         item: operand.shape[usize::from(batched)..].to_vec(),
@@ -194,26 +203,26 @@ fn ports(outputs: &[(String, Operand)], batched: bool) -> Vec<Port> {
 }
 
 /// Where every input and output begins with a dimension of 1, that is a batch of one.
-fn batch_of_one(plan: Plan) -> Plan {
-    let leads = |port: &Port| port.item.first() == Some(&1);
+fn batch_of_one(plan: ImportPlan) -> ImportPlan {
+    let leads = |port: &TensorPort| port.item.first() == Some(&1);
     if plan.inputs.is_empty() || !plan.inputs.iter().chain(&plan.outputs).all(leads) {
         return plan;
     }
-    let item = |port: Port| Port { item: port.item[1..].to_vec(), ..port };
+    let item = |port: TensorPort| TensorPort { item: port.item[1..].to_vec(), ..port };
     let (inputs, outputs) = (plan.inputs.into_iter().map(item).collect(), plan.outputs.into_iter().map(item).collect());
-    Plan { inputs, outputs, batch: vec![1] }
+    ImportPlan { inputs, outputs, batch: vec![1] }
 }
 
 /// Makes initializers of the inputs that the option `constants` gives values.
-fn freeze(model: &mut Model, constants: &Constants) -> Result<()> {
+fn freeze_constants(model: &mut OnnxModel, constants: &ConstantsOption) -> Result<()> {
     let at = |name: &str| format!("option `constants`, `{name}`");
     let Some(graph) = &mut model.proto.graph else { return Ok(()) };
     for (name, shape, numbers) in &constants.0 {
         let Some(input) = graph.input.iter().find(|input| input.name == *name) else {
             let expected = "the name of an input".to_owned();
-            return Err(Error::from(Fault::Option { expected }).at(|| at(name)));
+            return Err(Error::from(OnnxErrorKind::Option { expected }).at(|| at(name)));
         };
-        let (elem, dims) = plan::declared(input)?;
+        let (elem, dims) = plan::declared_type(input)?;
         // Arrays without elements do not say how many they would have.
         let known = dims
             .and_then(|dims| dims.iter().map(|dim| usize::try_from(dim.dim_value?).ok()).collect::<Option<Vec<_>>>());
@@ -225,9 +234,9 @@ fn freeze(model: &mut Model, constants: &Constants) -> Result<()> {
         });
         if !fits {
             let expected = format!("of the input's shape, not {shape:?}");
-            return Err(Error::from(Fault::Option { expected }).at(|| at(name)));
+            return Err(Error::from(OnnxErrorKind::Option { expected }).at(|| at(name)));
         }
-        let constant = Constants::constant(elem, shape, numbers);
+        let constant = ConstantsOption::constant(elem, shape, numbers);
         graph.initializer.retain(|tensor| tensor.name != *name);
         graph.initializer.push(tensor::from_constant(name, &constant));
     }
@@ -236,32 +245,32 @@ fn freeze(model: &mut Model, constants: &Constants) -> Result<()> {
 
 /// Names of the variables made so far.
 #[derive(Default)]
-struct Variables(HashSet<String>);
+struct InitializerMover(HashSet<String>);
 
-impl Variables {
+impl InitializerMover {
     /// Makes variables of all tensors too large to compute with, wherever they are.
-    fn move_large(&mut self, model: &mut Model, store: &mut dyn Store) -> Result<()> {
+    fn move_large(&mut self, model: &mut OnnxModel, store: &mut dyn WeightStore) -> Result<()> {
         if let Some(graph) = &mut model.proto.graph {
             self.visit_graph(graph, store)?;
         }
         model.proto.functions.iter_mut().try_for_each(|function| self.visit_nodes(&mut function.node, store))
     }
 
-    fn visit_graph(&mut self, graph: &mut GraphProto, store: &mut dyn Store) -> Result<()> {
+    fn visit_graph(&mut self, graph: &mut GraphProto, store: &mut dyn WeightStore) -> Result<()> {
         for tensor in &mut graph.initializer {
             let name = tensor.name.clone();
-            self.visit(tensor, &name, store).map_err(|e| e.at(|| format!("initializer `{name}`")))?;
+            self.visit_tensor(tensor, &name, store).map_err(|e| e.at(|| format!("initializer `{name}`")))?;
         }
         self.visit_nodes(&mut graph.node, store)
     }
 
-    fn visit_nodes(&mut self, nodes: &mut [NodeProto], store: &mut dyn Store) -> Result<()> {
+    fn visit_nodes(&mut self, nodes: &mut [NodeProto], store: &mut dyn WeightStore) -> Result<()> {
         for node in nodes {
             let name = node.output.first().cloned().unwrap_or_default();
             let constant = node.op_type == "Constant";
             for attribute in &mut node.attribute {
                 if let (Some(tensor), true) = (&mut attribute.t, constant) {
-                    self.visit(tensor, &name, store).map_err(|e| e.at(|| format!("constant `{name}`")))?;
+                    self.visit_tensor(tensor, &name, store).map_err(|e| e.at(|| format!("constant `{name}`")))?;
                 }
                 if let Some(graph) = &mut attribute.g {
                     self.visit_graph(graph, store)?;
@@ -271,52 +280,57 @@ impl Variables {
         Ok(())
     }
 
-    fn visit(&mut self, tensor: &mut TensorProto, name: &str, store: &mut dyn Store) -> Result<()> {
+    fn visit_tensor(&mut self, tensor: &mut TensorProto, name: &str, store: &mut dyn WeightStore) -> Result<()> {
         // What cannot be read is refused only where something uses it.
-        let Ok(stored) = tensor::read(tensor, false) else { return Ok(()) };
-        let known = if stored.elem.is_float() { FLOATS_KNOWN } else { INTEGERS_KNOWN };
+        let Ok(stored) = tensor::read_tensor(tensor, false) else { return Ok(()) };
+        let known = if stored.elem.is_float() { KNOWN_FLOATS_MAX } else { KNOWN_INTEGERS_MAX };
         let count: usize = stored.shape.iter().product();
-        if count > known && stored.elem != Elem::Float64 {
-            self.make(tensor, name, store)?;
+        if count > known && stored.elem != ElementType::Float64 {
+            self.make_variable(tensor, name, store)?;
         }
         Ok(())
     }
 
     /// Makes variables of the small float initializers that no rule has read; single numbers stay.
-    fn move_unread(&mut self, model: &mut Model, read: &HashSet<String>, store: &mut dyn Store) -> Result<()> {
+    fn move_unread(
+        &mut self,
+        model: &mut OnnxModel,
+        read: &HashSet<String>,
+        store: &mut dyn WeightStore,
+    ) -> Result<()> {
         let Some(graph) = &mut model.proto.graph else { return Ok(()) };
         let used: HashSet<&str> = graph.node.iter().flat_map(|node| node.input.iter().map(String::as_str)).collect();
         for tensor in &mut graph.initializer {
             let name = tensor.name.clone();
-            let small = match tensor::read(tensor, true) {
+            let small = match tensor::read_tensor(tensor, true) {
                 Ok(stored) => {
-                    matches!(stored.elem, Elem::Float32 | Elem::Float16)
-                        && matches!(stored.place, Place::Bytes(_))
+                    matches!(stored.elem, ElementType::Float32 | ElementType::Float16)
+                        && matches!(stored.place, ElementLocation::Bytes(_))
                         && stored.shape.iter().product::<usize>() > 1
                 }
                 Err(_) => false,
             };
             if small && !read.contains(&name) && used.contains(name.as_str()) {
-                self.make(tensor, &name, store).map_err(|e| e.at(|| format!("initializer `{name}`")))?;
+                self.make_variable(tensor, &name, store).map_err(|e| e.at(|| format!("initializer `{name}`")))?;
             }
         }
         Ok(())
     }
 
     /// Makes a variable of a tensor and leaves a reference to it.
-    fn make(&mut self, tensor: &mut TensorProto, name: &str, store: &mut dyn Store) -> Result<()> {
-        let name = self.unique(name);
-        let stored = tensor::read(tensor, false)?;
-        if let Place::Bytes(bytes) = &stored.place {
+    fn make_variable(&mut self, tensor: &mut TensorProto, name: &str, store: &mut dyn WeightStore) -> Result<()> {
+        let name = self.unique_name(name);
+        let stored = tensor::read_tensor(tensor, false)?;
+        if let ElementLocation::Bytes(bytes) = &stored.place {
             store.parameter(&name, stored.elem.data_type()?, &stored.shape, bytes.to_vec())?;
-            let moved = tensor::moved(tensor, &name);
+            let moved = tensor::variable_reference(tensor, &name);
             *tensor = moved;
         }
         Ok(())
     }
 
     /// A name that no other variable has: the given one if possible.
-    fn unique(&mut self, name: &str) -> String {
+    fn unique_name(&mut self, name: &str) -> String {
         let end = (0..=name.len().min(NAME_BYTES_MAX)).rev().find(|&end| name.is_char_boundary(end)).unwrap_or(0);
         // Files of weights keep one name for themselves.
         let base = if end == 0 || name == "__metadata__" { "tensor" } else { &name[..end] };

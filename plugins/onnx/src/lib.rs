@@ -2,10 +2,9 @@
 //!
 //! A file is parsed and checked ([`model`]), its initializers become the model's variables, and the rest is kept as the
 //! model's configuration ([`import`]). Serving it, the same plugin builds a graph for each batch size ([`build`]), each
-//! node by its operator's rule ([`ops`]). Rules build with a [`graph::Graph`], which computes what is known already and
-//! leaves the rest to a [`backend::Backend`]: the host, or an interpreter in tests.
+//! node by its operator's rule ([`ops`]). Rules build with a [`graph::FoldingGraph`], which computes what is known already and
+//! leaves the rest to a [`backend::GraphBackend`]: the host, or an interpreter in tests.
 
-mod advice;
 pub mod backend;
 mod base64;
 pub mod build;
@@ -17,6 +16,7 @@ pub mod fold;
 pub mod graph;
 pub mod host;
 pub mod import;
+mod import_hints;
 pub mod model;
 pub mod ops;
 pub mod plan;
@@ -26,6 +26,6 @@ pub mod signature;
 pub mod tensor;
 pub mod value;
 
-pub use predict::Onnx;
+pub use predict::OnnxPredictor;
 
-saggar_plugin::export!(importer: Onnx);
+saggar_plugin::export!(importer: OnnxPredictor);

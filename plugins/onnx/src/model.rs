@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use prost::Message;
 
-use crate::error::{Error, Fault, Result};
+use crate::error::{Error, OnnxErrorKind, Result};
 use crate::external::{self, ExternalFiles};
 use crate::proto::{FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto};
 use crate::signature::OPSET_MAX;
@@ -19,7 +19,7 @@ const OPSET_MIN: i64 = 6;
 
 /// A model that can be built: its tensors are whole, its names unique, its operator sets known.
 #[derive(Debug)]
-pub struct Model {
+pub struct OnnxModel {
     /// The file.
     pub proto: ModelProto,
     /// Whether it comes from a configuration of this plugin.
@@ -28,12 +28,13 @@ pub struct Model {
 }
 
 /// The one name of an operator set's domain.
-pub fn domain(name: &str) -> &str {
+pub fn normalized_domain(name: &str) -> &str {
     if name == "ai.onnx" { "" } else { name }
 }
 
-fn versions(sets: &[OperatorSetIdProto]) -> Result<HashMap<String, i64>> {
-    let versions: HashMap<String, i64> = sets.iter().map(|set| (domain(&set.domain).to_owned(), set.version)).collect();
+fn opset_versions(sets: &[OperatorSetIdProto]) -> Result<HashMap<String, i64>> {
+    let versions: HashMap<String, i64> =
+        sets.iter().map(|set| (normalized_domain(&set.domain).to_owned(), set.version)).collect();
     match versions.get("") {
         // A newer one is refused by the node that cannot be built.
         Some(version) if *version < OPSET_MIN => {
@@ -44,31 +45,31 @@ fn versions(sets: &[OperatorSetIdProto]) -> Result<HashMap<String, i64>> {
     }
 }
 
-impl Model {
+impl OnnxModel {
     /// The model that a file holds, or an archive of it and the files with its tensors. `imported` says whether it is one
     /// that this plugin wrote.
     ///
     /// # Errors
     /// `NotOnnx`; `Invalid`; `Unsupported`, each naming the place.
     pub fn parse(file: &[u8], imported: bool) -> Result<Self> {
-        let (file, files) = if imported { (file, ExternalFiles::default()) } else { external::open(file)? };
-        let decoded = ModelProto::decode(file).map_err(|error| Fault::NotOnnx { reason: error.to_string() });
+        let (file, files) = if imported { (file, ExternalFiles::default()) } else { external::split_archive(file)? };
+        let decoded = ModelProto::decode(file).map_err(|error| OnnxErrorKind::NotOnnx { reason: error.to_string() });
         let mut proto = decoded?;
         if !imported {
             files.load_into(&mut proto)?;
         }
         let Some(graph) = &proto.graph else {
-            return Err(Fault::NotOnnx { reason: "there is no graph in it".to_owned() }.into());
+            return Err(OnnxErrorKind::NotOnnx { reason: "there is no graph in it".to_owned() }.into());
         };
         if proto.opset_import.is_empty() {
             return Err(Error::invalid("it names no operator set"));
         }
-        let versions = versions(&proto.opset_import)?;
+        let versions = opset_versions(&proto.opset_import)?;
         let mut nodes = 0;
         check_graph(graph, "", 0, imported, &mut nodes)?;
         for function in &proto.functions {
             let place = || format!("function `{}`", function.name);
-            self::versions(&function.opset_import).map_err(|error| error.at(place))?;
+            self::opset_versions(&function.opset_import).map_err(|error| error.at(place))?;
             check_nodes(&function.node, 0, imported, &mut nodes)?;
         }
         // Initializers without a name cannot be used.
@@ -84,17 +85,20 @@ impl Model {
     }
 
     /// The version of the operator set that the nodes of `function`, or of the graph, mean.
-    pub fn version(&self, function: Option<&FunctionProto>, of: &str) -> i64 {
-        let own =
-            function.and_then(|function| function.opset_import.iter().find(|set| domain(&set.domain) == domain(of)));
-        let newest = || if domain(of).is_empty() { OPSET_MAX } else { 1 };
-        own.map(|set| set.version).or_else(|| self.versions.get(domain(of)).copied()).unwrap_or_else(newest)
+    pub fn opset_version(&self, function: Option<&FunctionProto>, of: &str) -> i64 {
+        let own = function.and_then(|function| {
+            function.opset_import.iter().find(|set| normalized_domain(&set.domain) == normalized_domain(of))
+        });
+        let newest = || if normalized_domain(of).is_empty() { OPSET_MAX } else { 1 };
+        own.map(|set| set.version).or_else(|| self.versions.get(normalized_domain(of)).copied()).unwrap_or_else(newest)
     }
 
     /// The function that defines an operator, if the file has one.
     pub fn function(&self, node: &NodeProto) -> Option<&FunctionProto> {
         let functions = &self.proto.functions;
-        functions.iter().find(|f| f.name == node.op_type && domain(&f.domain) == domain(&node.domain))
+        functions
+            .iter()
+            .find(|f| f.name == node.op_type && normalized_domain(&f.domain) == normalized_domain(&node.domain))
     }
 }
 
@@ -108,7 +112,7 @@ fn check_graph(graph: &GraphProto, path: &str, depth: usize, imported: bool, nod
     let mut names = HashSet::new();
     for tensor in &graph.initializer {
         let place = || format!("initializer `{path}{}`", tensor.name);
-        tensor::read(tensor, imported).map_err(|error| error.at(place))?;
+        tensor::read_tensor(tensor, imported).map_err(|error| error.at(place))?;
         if !names.insert(tensor.name.as_str()) {
             return Err(Error::invalid("there are two of that name").at(place));
         }
@@ -134,15 +138,15 @@ fn check_nodes(list: &[NodeProto], depth: usize, imported: bool, nodes: &mut usi
     for node in list {
         for output in node.output.iter().filter(|name| !name.is_empty()) {
             if !made.insert(output.as_str()) {
-                return Err(Error::invalid(format!("`{output}` is made twice")).at(|| place(node)));
+                return Err(Error::invalid(format!("`{output}` is made twice")).at(|| node_place(node)));
             }
         }
         for attribute in &node.attribute {
             if let Some(tensor) = &attribute.t {
-                let at = || format!("{}, attribute `{}`", place(node), attribute.name);
+                let at = || format!("{}, attribute `{}`", node_place(node), attribute.name);
                 // A constant that nothing uses may be of any type.
-                match tensor::read(tensor, imported) {
-                    Err(error) if !matches!(error.fault, Fault::Unsupported { .. }) => return Err(error.at(at)),
+                match tensor::read_tensor(tensor, imported) {
+                    Err(error) if !matches!(error.fault, OnnxErrorKind::Unsupported { .. }) => return Err(error.at(at)),
                     _ => {}
                 }
             }
@@ -155,10 +159,10 @@ fn check_nodes(list: &[NodeProto], depth: usize, imported: bool, nodes: &mut usi
 }
 
 /// How errors name a node.
-pub fn place(node: &NodeProto) -> String {
+pub fn node_place(node: &NodeProto) -> String {
     let name = if node.name.is_empty() { node.output.iter().find(|name| !name.is_empty()) } else { Some(&node.name) };
     let name = name.map(|name| format!(" `{name}`")).unwrap_or_default();
-    match domain(&node.domain) {
+    match normalized_domain(&node.domain) {
         "" => format!("node{name} ({})", node.op_type),
         domain => format!("node{name} ({domain}.{})", node.op_type),
     }

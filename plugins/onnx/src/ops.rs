@@ -20,36 +20,36 @@ mod source;
 
 pub use source::constant;
 
-use crate::call::Call;
+use crate::call::OperatorCall;
 use crate::error::Result;
-use crate::graph::{Built, Graph};
-use crate::value::Value;
+use crate::graph::{FoldingGraph, ValueResult};
+use crate::value::GraphValue;
 
 /// What a rule gives: the node's results in order, as many as it knows.
-pub type Outcome = Result<Vec<Value>>;
+pub type RuleResult = Result<Vec<GraphValue>>;
 
 /// Builds one node.
-pub type Rule = fn(&mut Graph, &Call) -> Outcome;
+pub type OperatorRule = fn(&mut FoldingGraph, &OperatorCall) -> RuleResult;
 
 /// One result.
-fn one(built: Built) -> Outcome {
+fn single_result(built: ValueResult) -> RuleResult {
     built.map(|value| vec![value])
 }
 
 /// The rule of an operator of the standard set.
 ///
-/// `Constant`, `If`, `Loop` and `Scan` are the builder's own: they need more than their operands.
-pub fn rule(op: &str) -> Option<Rule> {
+/// `ConstantTensor`, `If`, `Loop` and `Scan` are the builder's own: they need more than their operands.
+pub fn rule_for(op: &str) -> Option<OperatorRule> {
     RULES.iter().find(|(names, _)| names.split_whitespace().any(|name| name == op)).map(|(_, rule)| *rule)
 }
 
 /// The names of the operators that have a rule.
-pub fn names() -> impl Iterator<Item = &'static str> {
+pub fn operator_names() -> impl Iterator<Item = &'static str> {
     RULES.iter().flat_map(|(names, _)| names.split_whitespace())
 }
 
 /// Operators, separated by spaces, and the rule that builds them; by family.
-const RULES: &[(&str, Rule)] = &[
+const RULES: &[(&str, OperatorRule)] = &[
     (
         "Abs Neg Sign Ceil Floor Round Exp Log Sqrt Reciprocal Sin Cos Tan Tanh Erf Not Relu Sigmoid Softplus \
          Softsign",
@@ -65,21 +65,21 @@ const RULES: &[(&str, Rule)] = &[
     ("IsNaN", elementwise::is_nan),
     ("IsInf", elementwise::is_inf),
     ("BitwiseAnd BitwiseOr BitwiseXor BitwiseNot BitShift", elementwise::bitwise),
-    ("Elu Celu Selu", activation::exponential),
-    ("LeakyRelu ThresholdedRelu", activation::rectified),
+    ("Elu Celu Selu", activation::elu),
+    ("LeakyRelu ThresholdedRelu", activation::leaky_relu),
     ("PRelu", activation::prelu),
-    ("HardSigmoid HardSwish", activation::hard),
-    ("Mish Swish SwiGLU", activation::gated),
+    ("HardSigmoid HardSwish", activation::hard_sigmoid_or_swish),
+    ("Mish Swish SwiGLU", activation::swish),
     ("Gelu", activation::gelu),
     ("Shrink", activation::shrink),
     ("Softmax LogSoftmax Hardmax", activation::softmax),
-    ("Asin Acos Atan Sinh Cosh Asinh Acosh Atanh", activation::inverse),
+    ("Asin Acos Atan Sinh Cosh Asinh Acosh Atanh", activation::inverse_function),
     (
         "ReduceSum ReduceMean ReduceMax ReduceMin ReduceProd ReduceL1 ReduceL2 ReduceSumSquare ReduceLogSum \
          ReduceLogSumExp",
         reduce::reduce,
     ),
-    ("ArgMax ArgMin", reduce::arg),
+    ("ArgMax ArgMin", reduce::arg_extremum),
     ("CumSum", reduce::cumulative_sum),
     ("CumProd", reduce::cumulative_product),
     ("TopK", reduce::top_k),
@@ -97,15 +97,15 @@ const RULES: &[(&str, Rule)] = &[
     ("Slice", movement::slice),
     ("Pad", movement::pad),
     ("Identity Dropout", movement::identity),
-    ("DepthToSpace SpaceToDepth", movement::depth),
-    ("Trilu", movement::triangular),
-    ("CenterCropPad", movement::center),
+    ("DepthToSpace SpaceToDepth", movement::depth_to_space),
+    ("Trilu", movement::trilu),
+    ("CenterCropPad", movement::center_crop_pad),
     ("ReverseSequence", movement::reverse_sequence),
     ("ConstantOfShape", source::constant_of_shape),
     ("Shape", source::shape),
-    ("Size", source::count),
+    ("Size", source::size_operator),
     ("Range", source::range),
-    ("EyeLike", source::eye),
+    ("EyeLike", source::eye_like),
     ("OneHot", source::one_hot),
     ("BlackmanWindow HannWindow HammingWindow", source::window),
     ("MatMul", contract::mat_mul),
@@ -123,13 +123,13 @@ const RULES: &[(&str, Rule)] = &[
     ("GlobalMaxPool GlobalAveragePool GlobalLpPool", pool::global_pool),
     ("LpNormalization", pool::lp_normalization),
     ("MaxUnpool", pool::max_unpool),
-    ("BatchNormalization", normalization::batch),
-    ("InstanceNormalization", normalization::instance),
-    ("GroupNormalization", normalization::group),
-    ("LayerNormalization", normalization::layer),
-    ("RMSNormalization", normalization::rms),
-    ("MeanVarianceNormalization", normalization::mean_variance),
-    ("LRN", normalization::local_response),
+    ("BatchNormalization", normalization::batch_normalization),
+    ("InstanceNormalization", normalization::instance_normalization),
+    ("GroupNormalization", normalization::group_normalization),
+    ("LayerNormalization", normalization::layer_normalization),
+    ("RMSNormalization", normalization::rms_normalization),
+    ("MeanVarianceNormalization", normalization::mean_variance_normalization),
+    ("LRN", normalization::local_response_normalization),
     ("Gather", index::gather),
     ("GatherElements", index::gather_elements),
     ("GatherND", index::gather_nd),
@@ -138,18 +138,18 @@ const RULES: &[(&str, Rule)] = &[
     ("TensorScatter", index::tensor_scatter),
     ("QuantizeLinear", quantize::quantize),
     ("DequantizeLinear", quantize::dequantize),
-    ("DynamicQuantizeLinear", quantize::dynamic),
+    ("DynamicQuantizeLinear", quantize::dynamic_quantize),
     ("Resize", resize::resize),
     ("Upsample", resize::upsample),
     ("GridSample", sample::grid_sample),
     ("AffineGrid", sample::affine_grid),
     ("RoiAlign", sample::roi_align),
-    ("Col2Im", signal::col_to_image),
+    ("Col2Im", signal::col2im),
     ("RNN", recurrent::rnn),
     ("GRU", recurrent::gru),
     ("LSTM", recurrent::lstm),
     ("Attention", attention::attention),
-    ("RotaryEmbedding", attention::rotary),
+    ("RotaryEmbedding", attention::rotary_embedding),
     ("NegativeLogLikelihoodLoss", loss::negative_log_likelihood),
     ("SoftmaxCrossEntropyLoss", loss::softmax_cross_entropy),
 ];

@@ -2,39 +2,39 @@
 
 use saggar_plugin::{FromJson, Json};
 
-use crate::elem::Elem;
-use crate::error::{Error, Fault, Result};
+use crate::elem::ElementType;
+use crate::error::{Error, OnnxErrorKind, Result};
 use crate::proto::{DimensionProto, GraphProto, ValueInfoProto};
-use crate::value::{Constant, Data, size};
+use crate::value::{ConstantElements, ConstantTensor, checked_size};
 
 /// Batch sizes of a model whose batch is open, unless the option `batch` says otherwise.
-const BATCHES: [u32; 3] = [1, 8, 32];
+const DEFAULT_BATCH_SIZES: [u32; 3] = [1, 8, 32];
 /// Batch sizes at most: each has a graph of its own.
-const BATCHES_MAX: usize = 16;
+const BATCH_SIZES_MAX: usize = 16;
 
 /// An input or output.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Port {
+pub struct TensorPort {
     /// Its name.
     pub name: String,
     /// The elements' type.
-    pub elem: Elem,
+    pub elem: ElementType,
     /// Its shape, without the batch if there is one.
     pub item: Vec<usize>,
 }
 
 /// Inputs, outputs and batch sizes; no batch sizes is no batch.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Plan {
+pub struct ImportPlan {
     /// Inputs in the model's order, those that are initializers left out.
-    pub inputs: Vec<Port>,
+    pub inputs: Vec<TensorPort>,
     /// Outputs in the model's order.
-    pub outputs: Vec<Port>,
+    pub outputs: Vec<TensorPort>,
     /// Ascending.
     pub batch: Vec<u32>,
 }
 
-impl Port {
+impl TensorPort {
     /// Its shape in a batch of this size, or without a batch.
     pub fn shape(&self, batch: Option<u32>) -> Vec<usize> {
         batch.into_iter().map(|size| size as usize).chain(self.item.iter().copied()).collect()
@@ -43,9 +43,9 @@ impl Port {
 
 /// The option `shapes`: for inputs by name their dimensions, none where the model's own stays.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Shapes(pub Vec<(String, Vec<Option<i64>>)>);
+pub struct ShapesOption(pub Vec<(String, Vec<Option<i64>>)>);
 
-impl FromJson for Shapes {
+impl FromJson for ShapesOption {
     const EXPECTED: &'static str = "an object of arrays of sizes, null where a dimension stays as the model has it";
     fn from_json(value: &Json) -> Option<Self> {
         let Json::Object(members) = value else { return None };
@@ -65,15 +65,15 @@ impl FromJson for Shapes {
 
 /// The option `constants`: values of inputs by name, as nested arrays of numbers.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Constants(pub Vec<(String, Vec<usize>, Vec<f64>)>);
+pub struct ConstantsOption(pub Vec<(String, Vec<usize>, Vec<f64>)>);
 
-impl FromJson for Constants {
+impl FromJson for ConstantsOption {
     const EXPECTED: &'static str = "an object of numbers or even arrays of them";
     fn from_json(value: &Json) -> Option<Self> {
         let Json::Object(members) = value else { return None };
         let values = members.iter().map(|(name, value)| {
             let mut numbers = Vec::new();
-            let shape = nested(value, &mut numbers)?;
+            let shape = flatten_numbers(value, &mut numbers)?;
             Some((name.clone(), shape, numbers))
         });
         values.collect::<Option<_>>().map(Self)
@@ -81,7 +81,7 @@ impl FromJson for Constants {
 }
 
 /// The shape of nested arrays; their numbers go to `numbers`.
-fn nested(value: &Json, numbers: &mut Vec<f64>) -> Option<Vec<usize>> {
+fn flatten_numbers(value: &Json, numbers: &mut Vec<f64>) -> Option<Vec<usize>> {
     match value {
         Json::Number(number) => {
             numbers.push(*number);
@@ -94,7 +94,7 @@ fn nested(value: &Json, numbers: &mut Vec<f64>) -> Option<Vec<usize>> {
         Json::Array(items) => {
             let mut inner = None;
             for item in items {
-                let shape = nested(item, numbers)?;
+                let shape = flatten_numbers(item, numbers)?;
                 if *inner.get_or_insert_with(|| shape.clone()) != shape {
                     return None;
                 }
@@ -105,16 +105,17 @@ fn nested(value: &Json, numbers: &mut Vec<f64>) -> Option<Vec<usize>> {
     }
 }
 
-impl Constants {
+impl ConstantsOption {
     /// The constant for the graph's input of that name, in the input's type.
-    pub fn constant(elem: Elem, shape: &[usize], numbers: &[f64]) -> Constant {
-        let numbers = Constant::new(Elem::Float64, shape.to_vec(), Data::Float(numbers.to_vec()));
+    pub fn constant(elem: ElementType, shape: &[usize], numbers: &[f64]) -> ConstantTensor {
+        let numbers =
+            ConstantTensor::new(ElementType::Float64, shape.to_vec(), ConstantElements::Float(numbers.to_vec()));
         crate::fold::cast(&numbers, elem)
     }
 }
 
 /// How errors name an input.
-pub fn place(input: &ValueInfoProto) -> String {
+pub fn input_place(input: &ValueInfoProto) -> String {
     format!("input `{}`", input.name)
 }
 
@@ -122,15 +123,15 @@ pub fn place(input: &ValueInfoProto) -> String {
 ///
 /// # Errors
 /// `Unsupported` for what is no tensor, for types that are not taken.
-pub fn declared(input: &ValueInfoProto) -> Result<(Elem, Option<&[DimensionProto]>)> {
+pub fn declared_type(input: &ValueInfoProto) -> Result<(ElementType, Option<&[DimensionProto]>)> {
     let tensor = input.r#type.as_ref().and_then(|of| of.tensor_type.as_ref());
     let tensor = tensor.ok_or_else(|| Error::unsupported("a value that is no tensor"))?;
-    Ok((Elem::from_number(tensor.elem_type)?, tensor.shape.as_ref().map(|shape| shape.dim.as_slice())))
+    Ok((ElementType::from_number(tensor.elem_type)?, tensor.shape.as_ref().map(|shape| shape.dim.as_slice())))
 }
 
 /// A dimension of an input, once the options have been looked at.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Dim {
+pub enum InputDimension {
     /// Of this size.
     Known(usize),
     /// Left open by the model, under this name; the name may be empty.
@@ -143,9 +144,9 @@ pub struct InputShape {
     /// Its name.
     pub name: String,
     /// The elements' type.
-    pub elem: Elem,
+    pub elem: ElementType,
     /// Its dimensions, the batch among them.
-    pub dims: Vec<Dim>,
+    pub dims: Vec<InputDimension>,
 }
 
 /// The inputs of a graph, in the model's order, those that are initializers left out.
@@ -157,19 +158,19 @@ impl InputShapes {
     ///
     /// # Errors
     /// `Unsupported`; `Invalid`; `Option` where the option does not fit the model.
-    pub fn read(graph: &GraphProto, shapes: &Shapes) -> Result<Self> {
+    pub fn read(graph: &GraphProto, shapes: &ShapesOption) -> Result<Self> {
         let free = graph.input.iter().filter(|input| graph.initializer.iter().all(|tensor| tensor.name != input.name));
         let free: Vec<&ValueInfoProto> = free.collect();
         for (name, _) in &shapes.0 {
             if !free.iter().any(|input| input.name == *name) {
                 let names: Vec<&str> = free.iter().map(|input| input.name.as_str()).collect();
                 let expected = format!("shapes of inputs; there is no `{name}` among {}", names.join(", "));
-                return Err(Error::from(Fault::Option { expected }).at(|| "option `shapes`".to_owned()));
+                return Err(Error::from(OnnxErrorKind::Option { expected }).at(|| "option `shapes`".to_owned()));
             }
         }
         let read = |input: &&ValueInfoProto| {
             let given = shapes.0.iter().find(|(name, _)| *name == input.name).map(|(_, dims)| dims.as_slice());
-            let (elem, dims) = dims(input, given).map_err(|e| e.at(|| place(input)))?;
+            let (elem, dims) = resolve_dims(input, given).map_err(|e| e.at(|| input_place(input)))?;
             Ok(InputShape { name: input.name.clone(), elem, dims })
         };
         free.iter().map(read).collect::<Result<_>>().map(Self)
@@ -177,33 +178,34 @@ impl InputShapes {
 
     /// Whether the first dimension of every input is open: that is the batch.
     pub fn has_open_batch(&self) -> bool {
-        !self.0.is_empty() && self.0.iter().all(|input| matches!(input.dims.first(), Some(Dim::Open(_))))
+        !self.0.is_empty() && self.0.iter().all(|input| matches!(input.dims.first(), Some(InputDimension::Open(_))))
     }
 
     /// The inputs without their batch, if there is one; none where another dimension is open.
-    pub fn ports(&self) -> Option<Vec<Port>> {
+    pub fn ports(&self) -> Option<Vec<TensorPort>> {
         let batched = usize::from(self.has_open_batch());
         let port = |input: &InputShape| {
-            let known = |dim: &Dim| if let Dim::Known(size) = dim { Some(*size) } else { None };
+            let known = |dim: &InputDimension| if let InputDimension::Known(size) = dim { Some(*size) } else { None };
             let item = input.dims[batched..].iter().map(known).collect::<Option<_>>()?;
-            Some(Port { name: input.name.clone(), elem: input.elem, item })
+            Some(TensorPort { name: input.name.clone(), elem: input.elem, item })
         };
         self.0.iter().map(port).collect()
     }
 }
 
-fn dims(input: &ValueInfoProto, given: Option<&[Option<i64>]>) -> Result<(Elem, Vec<Dim>)> {
-    let (elem, own) = declared(input)?;
+fn resolve_dims(input: &ValueInfoProto, given: Option<&[Option<i64>]>) -> Result<(ElementType, Vec<InputDimension>)> {
+    let (elem, own) = declared_type(input)?;
     elem.data_type()?;
     let own = own.map(|dims| {
         let dim = |dim: &DimensionProto| match (dim.dim_value, &dim.dim_param) {
-            (Some(value), _) if value >= 0 => size(value, "a dimension").map(Dim::Known),
-            (_, name) => Ok(Dim::Open(name.clone().unwrap_or_default())),
+            (Some(value), _) if value >= 0 => checked_size(value, "a dimension").map(InputDimension::Known),
+            (_, name) => Ok(InputDimension::Open(name.clone().unwrap_or_default())),
         };
         dims.iter().map(dim).collect::<Result<Vec<_>>>()
     });
-    let option =
-        |expected: String| Error::from(Fault::Option { expected }).at(|| format!("option `shapes`, `{}`", input.name));
+    let option = |expected: String| {
+        Error::from(OnnxErrorKind::Option { expected }).at(|| format!("option `shapes`, `{}`", input.name))
+    };
     let own = own.transpose()?;
     let Some(given) = given else {
         return Ok((
@@ -211,7 +213,7 @@ fn dims(input: &ValueInfoProto, given: Option<&[Option<i64>]>) -> Result<(Elem, 
             own.ok_or_else(|| option("given: the model does not say how many dimensions there are".to_owned()))?,
         ));
     };
-    let own = own.unwrap_or_else(|| vec![Dim::Open(String::new()); given.len()]);
+    let own = own.unwrap_or_else(|| vec![InputDimension::Open(String::new()); given.len()]);
     if own.len() != given.len() {
         return Err(option(format!("of {} dimensions", own.len())));
     }
@@ -219,10 +221,10 @@ fn dims(input: &ValueInfoProto, given: Option<&[Option<i64>]>) -> Result<(Elem, 
     for (own, given) in own.into_iter().zip(given) {
         dims.push(match (own, given) {
             (own, None) => own,
-            (Dim::Known(own), Some(given)) if own as i64 != *given => {
+            (InputDimension::Known(own), Some(given)) if own as i64 != *given => {
                 return Err(option(format!("{own} where it is {given}: the model has that dimension fixed")));
             }
-            (_, Some(given)) => Dim::Known(size(*given, "a dimension")?),
+            (_, Some(given)) => InputDimension::Known(checked_size(*given, "a dimension")?),
         });
     }
     Ok((elem, dims))
@@ -233,20 +235,20 @@ fn dims(input: &ValueInfoProto, given: Option<&[Option<i64>]>) -> Result<(Elem, 
 /// # Errors
 /// `Option` unless they ascend from at least 1 and are not too many.
 pub fn batch_sizes(asked: Option<Vec<u32>>) -> Result<Vec<u32>> {
-    let sizes = asked.unwrap_or_else(|| BATCHES.to_vec());
+    let sizes = asked.unwrap_or_else(|| DEFAULT_BATCH_SIZES.to_vec());
     let ascending = sizes.windows(2).all(|pair| pair[0] < pair[1]);
-    if sizes.is_empty() || sizes.len() > BATCHES_MAX || sizes[0] == 0 || !ascending {
-        let expected = format!("1 to {BATCHES_MAX} ascending sizes of at least 1");
-        return Err(Error::from(Fault::Option { expected }).at(|| "option `batch`".to_owned()));
+    if sizes.is_empty() || sizes.len() > BATCH_SIZES_MAX || sizes[0] == 0 || !ascending {
+        let expected = format!("1 to {BATCH_SIZES_MAX} ascending sizes of at least 1");
+        return Err(Error::from(OnnxErrorKind::Option { expected }).at(|| "option `batch`".to_owned()));
     }
     Ok(sizes)
 }
 
-impl Plan {
+impl ImportPlan {
     /// The plan as part of a configuration.
     pub fn to_json(&self) -> Json {
-        let ports = |ports: &[Port]| {
-            let port = |port: &Port| {
+        let ports = |ports: &[TensorPort]| {
+            let port = |port: &TensorPort| {
                 let item = port.item.iter().map(|&dim| dim as u32).collect::<Vec<_>>();
                 let members = vec![
                     ("name".to_owned(), Json::from(port.name.as_str())),
@@ -265,7 +267,7 @@ impl Plan {
     }
 }
 
-impl FromJson for Plan {
+impl FromJson for ImportPlan {
     const EXPECTED: &'static str = "what an import wrote";
     fn from_json(value: &Json) -> Option<Self> {
         let member = |value: &Json, name: &str| match value {
@@ -276,9 +278,9 @@ impl FromJson for Plan {
             let Json::Array(ports) = member(value, name)? else { return None };
             let port = |port: &Json| {
                 let item = Vec::<u32>::from_json(&member(port, "item")?)?;
-                Some(Port {
+                Some(TensorPort {
                     name: String::from_json(&member(port, "name")?)?,
-                    elem: Elem::from_number(i32::from_json(&member(port, "elem")?)?).ok()?,
+                    elem: ElementType::from_number(i32::from_json(&member(port, "elem")?)?).ok()?,
                     item: item.into_iter().map(|dim| dim as usize).collect(),
                 })
             };

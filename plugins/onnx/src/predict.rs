@@ -8,26 +8,26 @@ use saggar_plugin::{
     DataType, Executable, Importer, NamedTensor, Params, Port, Predictor, Signature, Variables, Weights, descriptor,
 };
 
-use crate::backend::Backend;
-use crate::elem::Elem;
+use crate::backend::GraphBackend;
+use crate::elem::ElementType;
 use crate::error::Result;
-use crate::host::Host;
-use crate::import::{self, Store};
-use crate::model::Model;
-use crate::plan::{self, Plan};
+use crate::host::HostBackend;
+use crate::import::{self, WeightStore};
+use crate::model::OnnxModel;
+use crate::plan::{self, ImportPlan};
 
 /// An imported model. The graph of the smallest batch size is made when it is loaded, that of a larger one when the host
 /// first asks for it.
 #[derive(Debug)]
-pub struct Onnx {
+pub struct OnnxPredictor {
     variables: Variables,
-    model: Model,
-    plan: Plan,
+    model: OnnxModel,
+    plan: ImportPlan,
     /// By batch size; 0 is the one graph of a model without batches.
     graphs: RefCell<BTreeMap<u32, Executable>>,
 }
 
-impl Onnx {
+impl OnnxPredictor {
     fn restore(variables: Variables, config: &Params) -> Result<Self> {
         let (model, plan) = import::restore(config)?;
         let smallest = plan.batch.first().copied().unwrap_or(0);
@@ -38,26 +38,26 @@ impl Onnx {
     }
 
     fn build(&self, batch: u32) -> Result<Executable> {
-        let mut host = Host::over(&self.variables);
+        let mut host = HostBackend::with_variables(&self.variables);
         let size = Some(batch).filter(|&batch| batch > 0);
         let built = import::build(&self.model, &self.plan.inputs, size, &mut host)?;
         let outputs = built.outputs.iter().map(|(name, operand)| (name.as_str(), host.handle(operand)));
         Ok(host.graph().build(outputs)?)
     }
 
-    fn ports(ports: &[plan::Port]) -> Vec<Port> {
-        let port = |port: &plan::Port| {
+    fn ports(ports: &[plan::TensorPort]) -> Vec<Port> {
+        let port = |port: &plan::TensorPort| {
             let item: Vec<u32> = port.item.iter().map(|&dim| dim as u32).collect();
             // The plan was made with the host's types.
             let port_of = Port::new(&port.name, port.elem.data_type().unwrap_or(DataType::Float32), item);
             // The host has no truth values: they are bytes, of which clients are told what they are.
-            if port.elem == Elem::Bool { port_of.semantics("boolean") } else { port_of }
+            if port.elem == ElementType::Bool { port_of.semantics("boolean") } else { port_of }
         };
         ports.iter().map(port).collect()
     }
 }
 
-impl Predictor for Onnx {
+impl Predictor for OnnxPredictor {
     fn load(variables: Variables, config: Params) -> saggar_plugin::Result<Self> {
         Ok(Self::restore(variables, &config)?)
     }
@@ -87,22 +87,22 @@ impl Predictor for Onnx {
     }
 }
 
-impl Importer for Onnx {
+impl Importer for OnnxPredictor {
     fn import(file: &[u8], options: &Params, weights: &Weights<'_>) -> saggar_plugin::Result<Params> {
-        Ok(import::import(file, options, &mut Space(weights))?)
+        Ok(import::import(file, options, &mut HostWeightStore(weights))?)
     }
 }
 
 /// The namespace of the model version being made.
-struct Space<'a>(&'a Weights<'a>);
+struct HostWeightStore<'a>(&'a Weights<'a>);
 
-impl Store for Space<'_> {
+impl WeightStore for HostWeightStore<'_> {
     fn parameter(&mut self, name: &str, data_type: DataType, shape: &[usize], bytes: Vec<u8>) -> Result<()> {
         let shape: Vec<u32> = shape.iter().map(|&dim| dim as u32).collect();
         Ok(self.0.put(name, &descriptor(data_type, shape), bytes)?)
     }
 
-    fn backend(&mut self) -> Box<dyn Backend + '_> {
-        Box::new(Host::trial())
+    fn backend(&mut self) -> Box<dyn GraphBackend + '_> {
+        Box::new(HostBackend::dry_run())
     }
 }

@@ -85,12 +85,12 @@ pub struct GraphProto {
     pub output: Vec<ValueInfoProto>,
     /// Sparse initializers, which are refused.
     #[prost(message, repeated, tag = "15")]
-    pub sparse_initializer: Vec<Skipped>,
+    pub sparse_initializer: Vec<SkippedMessage>,
 }
 
 /// A message that only its presence matters of.
 #[derive(Clone, PartialEq, Eq, Hash, Message)]
-pub struct Skipped {}
+pub struct SkippedMessage {}
 
 /// One operator applied to named values.
 #[derive(Clone, PartialEq, Message)]

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use crate::call::Call;
+use crate::call::OperatorCall;
 use crate::error::{Error, Result};
 use crate::proto::AttributeProto;
 
@@ -50,7 +50,7 @@ static SIGNATURES: LazyLock<HashMap<&'static str, Vec<OperatorSignature>>> = Laz
             since: since.parse().unwrap_or(i64::MAX),
             inputs_max: inputs.parse().ok(),
             outputs_max: outputs.parse().ok(),
-            attributes: words.filter_map(attribute).collect(),
+            attributes: words.filter_map(parse_attribute).collect(),
         };
         signatures.entry(name).or_default().push(signature);
     }
@@ -58,7 +58,7 @@ static SIGNATURES: LazyLock<HashMap<&'static str, Vec<OperatorSignature>>> = Laz
 });
 
 /// An attribute of the table: `name:k`, or `name:k!` where it must be given.
-fn attribute(word: &'static str) -> Option<AttributeSignature> {
+fn parse_attribute(word: &'static str) -> Option<AttributeSignature> {
     let (name, kind) = word.split_once(':')?;
     Some(AttributeSignature { name, kind: kind.chars().next()?, required: kind.ends_with('!') })
 }
@@ -70,7 +70,7 @@ fn attribute(word: &'static str) -> Option<AttributeSignature> {
 ///
 /// # Errors
 /// `Unsupported` for a newer version; `Invalid`, naming the attribute and those that the operator has.
-pub fn check(call: &Call) -> Result<()> {
+pub fn check(call: &OperatorCall) -> Result<()> {
     if call.opset > OPSET_MAX {
         return Err(Error::unsupported(format!(
             "operator {} of version {} of ai.onnx; versions up to {OPSET_MAX} are known: export the model with \
@@ -107,7 +107,7 @@ pub fn check(call: &Call) -> Result<()> {
 ///
 /// # Errors
 /// `Invalid`, naming the attribute.
-pub fn check_function<'f>(call: &Call, mut declared: impl Iterator<Item = &'f str> + Clone) -> Result<()> {
+pub fn check_function<'f>(call: &OperatorCall, mut declared: impl Iterator<Item = &'f str> + Clone) -> Result<()> {
     match call.attributes.iter().find(|given| !declared.clone().any(|name| name == given.name)) {
         Some(unknown) => Err(unknown_attribute(call, &unknown.name, declared.by_ref())),
         None => Ok(()),
@@ -115,7 +115,7 @@ pub fn check_function<'f>(call: &Call, mut declared: impl Iterator<Item = &'f st
 }
 
 impl OperatorSignature {
-    fn check_attribute(&self, call: &Call, given: &AttributeProto) -> Result<()> {
+    fn check_attribute(&self, call: &OperatorCall, given: &AttributeProto) -> Result<()> {
         let Some(known) = self.attributes.iter().find(|known| known.name == given.name) else {
             return Err(unknown_attribute(call, &given.name, self.attributes.iter().map(|known| known.name)));
         };
@@ -134,7 +134,7 @@ impl OperatorSignature {
     }
 }
 
-fn unknown_attribute<'f>(call: &Call, name: &str, known: impl Iterator<Item = &'f str>) -> Error {
+fn unknown_attribute<'f>(call: &OperatorCall, name: &str, known: impl Iterator<Item = &'f str>) -> Error {
     let known: Vec<String> = known.map(|name| format!("`{name}`")).collect();
     let has = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
     let version = call.opset;
@@ -211,10 +211,11 @@ mod tests {
 
     #[test]
     fn every_operator_with_a_rule_has_a_signature() {
-        let without: Vec<&str> = ops::names().chain(BUILT_BY_WALK).filter(|op| !SIGNATURES.contains_key(op)).collect();
+        let without: Vec<&str> =
+            ops::operator_names().chain(BUILT_BY_WALK).filter(|op| !SIGNATURES.contains_key(op)).collect();
         assert_eq!(without, Vec::<&str>::new());
         let unused: Vec<&&str> =
-            SIGNATURES.keys().filter(|op| ops::rule(op).is_none() && !BUILT_BY_WALK.contains(op)).collect();
+            SIGNATURES.keys().filter(|op| ops::rule_for(op).is_none() && !BUILT_BY_WALK.contains(op)).collect();
         assert_eq!(unused, Vec::<&&str>::new());
     }
 

@@ -1,11 +1,11 @@
 //! Values while a graph is built: tensors known now, and operands of the graph.
 //!
-//! Arithmetic on shapes is done here and never reaches the host: a value stays a [`Constant`] until an operand is needed.
+//! Arithmetic on shapes is done here and never reaches the host: a value stays a [`ConstantTensor`] until an operand is needed.
 
 use std::cell::Cell;
 use std::rc::Rc;
 
-use crate::elem::{Elem, half_from_f64, half_to_f64};
+use crate::elem::{ElementType, f16_bits_to_f64, f64_to_f16_bits};
 use crate::error::{Error, Result};
 
 /// Elements of one tensor that are kept and computed with here; larger tensors are the host's.
@@ -13,7 +13,7 @@ pub const FOLD_ELEMENTS_MAX: usize = 1 << 16;
 
 /// Elements in row-major order.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Data {
+pub enum ConstantElements {
     /// Of a float type, each representable in it.
     Float(Vec<f64>),
     /// Of an integer type; `uint64` above `i64::MAX` wraps.
@@ -22,7 +22,7 @@ pub enum Data {
 
 /// What is known of an initializer's use, to decide where it is kept.
 #[derive(Debug)]
-pub struct Origin {
+pub struct InitializerUse {
     /// The initializer's name.
     pub name: String,
     /// Whether its elements were read while the graph was built.
@@ -31,58 +31,62 @@ pub struct Origin {
 
 /// A tensor known now.
 #[derive(Debug, Clone)]
-pub struct Constant {
+pub struct ConstantTensor {
     /// The elements' type.
-    pub elem: Elem,
+    pub elem: ElementType,
     /// Dimensions.
     pub shape: Vec<usize>,
-    data: Data,
-    origin: Option<Rc<Origin>>,
+    data: ConstantElements,
+    origin: Option<Rc<InitializerUse>>,
 }
 
-impl Constant {
+impl ConstantTensor {
     /// A tensor of these elements, wrapped and rounded to their type.
-    pub fn new(elem: Elem, shape: Vec<usize>, mut data: Data) -> Self {
+    pub fn new(elem: ElementType, shape: Vec<usize>, mut data: ConstantElements) -> Self {
         match &mut data {
-            Data::Float(values) => values.iter_mut().for_each(|value| *value = round(*value, elem)),
-            Data::Int(values) => values.iter_mut().for_each(|value| *value = wrap(*value, elem)),
+            ConstantElements::Float(values) => values.iter_mut().for_each(|value| *value = round_to_type(*value, elem)),
+            ConstantElements::Int(values) => values.iter_mut().for_each(|value| *value = wrap_to_type(*value, elem)),
         }
         Self { elem, shape, data, origin: None }
     }
 
     /// Integers along one axis: what shapes are.
     pub fn ints(values: Vec<i64>) -> Self {
-        Self::new(Elem::Int64, vec![values.len()], Data::Int(values))
+        Self::new(ElementType::Int64, vec![values.len()], ConstantElements::Int(values))
     }
 
     /// One number, truncated for an integer type.
-    pub fn scalar(elem: Elem, value: f64) -> Self {
+    pub fn scalar(elem: ElementType, value: f64) -> Self {
         Self::filled(elem, Vec::new(), value)
     }
 
     /// One number everywhere. The caller bounds the number of elements.
-    pub fn filled(elem: Elem, shape: Vec<usize>, value: f64) -> Self {
+    pub fn filled(elem: ElementType, shape: Vec<usize>, value: f64) -> Self {
         let count = shape.iter().product();
-        let data = if elem.is_float() { Data::Float(vec![value; count]) } else { Data::Int(vec![value as i64; count]) };
+        let data = if elem.is_float() {
+            ConstantElements::Float(vec![value; count])
+        } else {
+            ConstantElements::Int(vec![value as i64; count])
+        };
         Self::new(elem, shape, data)
     }
 
     /// The tensor of these little-endian elements; there are as many as the shape says.
-    pub fn from_bytes(elem: Elem, shape: Vec<usize>, bytes: &[u8]) -> Self {
+    pub fn from_bytes(elem: ElementType, shape: Vec<usize>, bytes: &[u8]) -> Self {
         fn each<const N: usize, T>(bytes: &[u8], decode: impl Fn([u8; N]) -> T) -> Vec<T> {
             bytes.as_chunks::<N>().0.iter().map(|chunk| decode(*chunk)).collect()
         }
         let data = match elem {
-            Elem::Float32 => Data::Float(each(bytes, |b| f64::from(f32::from_le_bytes(b)))),
-            Elem::Float16 => Data::Float(each(bytes, |b| half_to_f64(u16::from_le_bytes(b)))),
-            Elem::Float64 => Data::Float(each(bytes, f64::from_le_bytes)),
-            Elem::Int64 => Data::Int(each(bytes, i64::from_le_bytes)),
-            Elem::Uint64 => Data::Int(each(bytes, |b| u64::from_le_bytes(b) as i64)),
-            Elem::Int32 => Data::Int(each(bytes, |b| i32::from_le_bytes(b).into())),
-            Elem::Uint32 => Data::Int(each(bytes, |b| u32::from_le_bytes(b).into())),
-            Elem::Int8 => Data::Int(each(bytes, |b| i8::from_le_bytes(b).into())),
-            Elem::Uint8 => Data::Int(each(bytes, |b| u8::from_le_bytes(b).into())),
-            Elem::Bool => Data::Int(each(bytes, |[b]| i64::from(b != 0))),
+            ElementType::Float32 => ConstantElements::Float(each(bytes, |b| f64::from(f32::from_le_bytes(b)))),
+            ElementType::Float16 => ConstantElements::Float(each(bytes, |b| f16_bits_to_f64(u16::from_le_bytes(b)))),
+            ElementType::Float64 => ConstantElements::Float(each(bytes, f64::from_le_bytes)),
+            ElementType::Int64 => ConstantElements::Int(each(bytes, i64::from_le_bytes)),
+            ElementType::Uint64 => ConstantElements::Int(each(bytes, |b| u64::from_le_bytes(b) as i64)),
+            ElementType::Int32 => ConstantElements::Int(each(bytes, |b| i32::from_le_bytes(b).into())),
+            ElementType::Uint32 => ConstantElements::Int(each(bytes, |b| u32::from_le_bytes(b).into())),
+            ElementType::Int8 => ConstantElements::Int(each(bytes, |b| i8::from_le_bytes(b).into())),
+            ElementType::Uint8 => ConstantElements::Int(each(bytes, |b| u8::from_le_bytes(b).into())),
+            ElementType::Bool => ConstantElements::Int(each(bytes, |[b]| i64::from(b != 0))),
         };
         Self { elem, shape, data, origin: None }
     }
@@ -90,14 +94,14 @@ impl Constant {
     /// The elements, little-endian.
     pub fn to_bytes(&self) -> Vec<u8> {
         match &self.data {
-            Data::Float(values) => match self.elem {
-                Elem::Float16 => values.iter().flat_map(|&v| half_from_f64(v).to_le_bytes()).collect(),
-                Elem::Float64 => values.iter().flat_map(|v| v.to_le_bytes()).collect(),
+            ConstantElements::Float(values) => match self.elem {
+                ElementType::Float16 => values.iter().flat_map(|&v| f64_to_f16_bits(v).to_le_bytes()).collect(),
+                ElementType::Float64 => values.iter().flat_map(|v| v.to_le_bytes()).collect(),
                 _ => values.iter().flat_map(|&v| (v as f32).to_le_bytes()).collect(),
             },
             // The low bytes of a two's complement number are that number in the narrower type.
-            Data::Int(values) => {
-                let bytes = self.elem.bytes();
+            ConstantElements::Int(values) => {
+                let bytes = self.elem.element_bytes();
                 values.iter().flat_map(|v| v.to_le_bytes().into_iter().take(bytes)).collect()
             }
         }
@@ -105,13 +109,13 @@ impl Constant {
 
     /// The constant, known to be an initializer: reading its elements is then noted.
     #[must_use]
-    pub fn from_initializer(mut self, origin: &Rc<Origin>) -> Self {
+    pub fn from_initializer(mut self, origin: &Rc<InitializerUse>) -> Self {
         self.origin = Some(Rc::clone(origin));
         self
     }
 
     /// The elements, for computing with them.
-    pub fn data(&self) -> &Data {
+    pub fn data(&self) -> &ConstantElements {
         if let Some(origin) = &self.origin {
             origin.read.set(true);
         }
@@ -119,7 +123,7 @@ impl Constant {
     }
 
     /// The elements, to be made an operand of the graph: that needs no knowledge of them.
-    pub fn unread(&self) -> &Data {
+    pub fn data_unmarked(&self) -> &ConstantElements {
         &self.data
     }
 
@@ -141,64 +145,64 @@ impl Constant {
     /// The elements as floats.
     pub fn floats(&self) -> Vec<f64> {
         match self.data() {
-            Data::Float(values) => values.clone(),
-            Data::Int(values) => values.iter().map(|&value| value as f64).collect(),
+            ConstantElements::Float(values) => values.clone(),
+            ConstantElements::Int(values) => values.iter().map(|&value| value as f64).collect(),
         }
     }
 
     /// The elements as integers; floats are truncated.
     pub fn integers(&self) -> Vec<i64> {
         match self.data() {
-            Data::Float(values) => values.iter().map(|&value| value as i64).collect(),
-            Data::Int(values) => values.clone(),
+            ConstantElements::Float(values) => values.iter().map(|&value| value as i64).collect(),
+            ConstantElements::Int(values) => values.clone(),
         }
     }
 }
 
 /// `value` as the nearest number of a float type.
-fn round(value: f64, elem: Elem) -> f64 {
+fn round_to_type(value: f64, elem: ElementType) -> f64 {
     match elem {
-        Elem::Float32 => f64::from(value as f32),
-        Elem::Float16 => half_to_f64(half_from_f64(value)),
+        ElementType::Float32 => f64::from(value as f32),
+        ElementType::Float16 => f16_bits_to_f64(f64_to_f16_bits(value)),
         _ => value,
     }
 }
 
 /// `value` modulo the range of an integer type.
-fn wrap(value: i64, elem: Elem) -> i64 {
+fn wrap_to_type(value: i64, elem: ElementType) -> i64 {
     match elem {
-        Elem::Int32 => i64::from(value as i32),
-        Elem::Uint32 => i64::from(value as u32),
-        Elem::Int8 => i64::from(value as i8),
-        Elem::Uint8 => i64::from(value as u8),
-        Elem::Bool => i64::from(value != 0),
+        ElementType::Int32 => i64::from(value as i32),
+        ElementType::Uint32 => i64::from(value as u32),
+        ElementType::Int8 => i64::from(value as i8),
+        ElementType::Uint8 => i64::from(value as u8),
+        ElementType::Bool => i64::from(value != 0),
         _ => value,
     }
 }
 
 /// A value of the graph. It holds no data; `id` is the backend's.
 #[derive(Debug, Clone)]
-pub struct Operand {
+pub struct BackendOperand {
     /// What the backend calls it.
     pub id: u32,
     /// The elements' type.
-    pub elem: Elem,
+    pub elem: ElementType,
     /// Dimensions.
     pub shape: Rc<[usize]>,
 }
 
 /// A tensor known now, or a value of the graph.
 #[derive(Debug, Clone)]
-pub enum Value {
+pub enum GraphValue {
     /// Known now.
-    Constant(Rc<Constant>),
+    Constant(Rc<ConstantTensor>),
     /// Of the graph.
-    Operand(Operand),
+    Operand(BackendOperand),
 }
 
-impl Value {
+impl GraphValue {
     /// The elements' type.
-    pub fn elem(&self) -> Elem {
+    pub fn elem(&self) -> ElementType {
         match self {
             Self::Constant(constant) => constant.elem,
             Self::Operand(operand) => operand.elem,
@@ -238,7 +242,7 @@ impl Value {
     }
 
     /// The tensor, if it is known now.
-    pub fn constant(&self) -> Option<&Rc<Constant>> {
+    pub fn constant(&self) -> Option<&Rc<ConstantTensor>> {
         match self {
             Self::Constant(constant) => Some(constant),
             Self::Operand(_) => None,
@@ -250,7 +254,7 @@ impl Value {
     /// # Errors
     /// `Invalid` if there is no such axis.
     pub fn axis(&self, axis: i64) -> Result<usize> {
-        normalized(axis, self.rank())
+        normalize_axis(axis, self.rank())
     }
 
     /// The axes that numbers name, sorted.
@@ -267,8 +271,8 @@ impl Value {
     }
 }
 
-impl From<Constant> for Value {
-    fn from(constant: Constant) -> Self {
+impl From<ConstantTensor> for GraphValue {
+    fn from(constant: ConstantTensor) -> Self {
         Self::Constant(Rc::new(constant))
     }
 }
@@ -277,7 +281,7 @@ impl From<Constant> for Value {
 ///
 /// # Errors
 /// `Invalid` if there is no such axis.
-pub fn normalized(axis: i64, rank: usize) -> Result<usize> {
+pub fn normalize_axis(axis: i64, rank: usize) -> Result<usize> {
     let from_start = if axis < 0 { axis.saturating_add(rank as i64) } else { axis };
     match usize::try_from(from_start) {
         Ok(found) if found < rank => Ok(found),
@@ -289,7 +293,7 @@ pub fn normalized(axis: i64, rank: usize) -> Result<usize> {
 ///
 /// # Errors
 /// `Invalid` if it is negative or beyond what a tensor can have.
-pub fn size(value: i64, what: &str) -> Result<usize> {
+pub fn checked_size(value: i64, what: &str) -> Result<usize> {
     match usize::try_from(value) {
         Ok(size) if size <= i32::MAX as usize => Ok(size),
         _ => Err(Error::invalid(format!("{what} must be from 0 to 2147483647, not {value}"))),
@@ -300,7 +304,7 @@ pub fn size(value: i64, what: &str) -> Result<usize> {
 ///
 /// # Errors
 /// `Invalid` if there are more than a tensor can have.
-pub fn elements(shape: &[usize]) -> Result<usize> {
+pub fn element_count(shape: &[usize]) -> Result<usize> {
     // A zero anywhere must not hide an overflow elsewhere.
     let product = shape.iter().try_fold(1usize, |n, &dim| n.checked_mul(dim.max(1)));
     match product {
@@ -313,7 +317,7 @@ pub fn elements(shape: &[usize]) -> Result<usize> {
 ///
 /// # Errors
 /// `Invalid` if they do not fit.
-pub fn broadcast(a: &[usize], b: &[usize]) -> Result<Vec<usize>> {
+pub fn broadcast_shapes(a: &[usize], b: &[usize]) -> Result<Vec<usize>> {
     let rank = a.len().max(b.len());
     let at = |shape: &[usize], axis: usize| (axis + shape.len()).checked_sub(rank).map_or(1, |i| shape[i]);
     let dims = (0..rank).map(|axis| match (at(a, axis), at(b, axis)) {

@@ -51,7 +51,7 @@ impl Classes {
     ///
     /// # Errors
     /// `Host` if the logits have another shape; `Built`.
-    pub fn answers(&self, logits: &Operand) -> Result<Vec<(&'static str, Operand)>> {
+    pub fn outputs(&self, logits: &Operand) -> Result<Vec<(&'static str, Operand)>> {
         let probabilities = logits.cast(DataType::Float32)?.softmax(1)?;
         Ok(vec![
             ("label", probabilities.arg_max(1, false)?),

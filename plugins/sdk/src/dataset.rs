@@ -50,7 +50,7 @@ impl Column {
 }
 
 /// Lines of a text that are read at a time.
-const LINES_AT_ONCE: u32 = 4096;
+const TEXTS_PER_READ: u32 = 4096;
 
 /// A dataset, read-only.
 #[derive(Debug)]
@@ -91,8 +91,12 @@ impl Dataset {
             let what = format!("the field `{field}`");
             return Err(Error::Shape { what, expected: "texts, uint8[n]", given: item.shape });
         };
-        let options =
-            BatchOptions { size: LINES_AT_ONCE, shuffle_seed: None, drop_last: false, split: split.map(str::to_owned) };
+        let options = BatchOptions {
+            size: TEXTS_PER_READ,
+            shuffle_seed: None,
+            drop_last: false,
+            split: split.map(str::to_owned),
+        };
         let batches = self.batches(&[field.to_owned()], &options)?;
         let mut texts = Vec::new();
         while let Some(batch) = batches.next_batch()? {

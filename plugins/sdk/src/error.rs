@@ -10,7 +10,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Error {
     /// The host refused a call.
-    #[error("{message}{}", at(.place))]
+    #[error("{message}{}", place_suffix(.place))]
     Host {
         /// What kind of thing went wrong.
         code: ErrorCode,
@@ -39,7 +39,7 @@ pub enum Error {
         shards: u32,
     },
     /// A parameter that the plugin does not take.
-    #[error("unknown parameter `{name}`: this plugin takes {}", list(.known))]
+    #[error("unknown parameter `{name}`: this plugin takes {}", join_names(.known))]
     UnknownParameter {
         /// What was given.
         name: String,
@@ -79,7 +79,7 @@ pub enum Error {
         given: String,
     },
     /// No input, field, output or variable of that name.
-    #[error("no {what} `{name}`: there are {}", list(.known))]
+    #[error("no {what} `{name}`: there are {}", join_names(.known))]
     NoSuch {
         /// What was looked for.
         what: &'static str,
@@ -120,11 +120,11 @@ pub enum Error {
     },
 }
 
-fn at(place: &Option<String>) -> String {
+fn place_suffix(place: &Option<String>) -> String {
     place.as_ref().map(|place| format!(" (at `{place}`)")).unwrap_or_default()
 }
 
-fn list(names: &[String]) -> String {
+fn join_names(names: &[String]) -> String {
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
 

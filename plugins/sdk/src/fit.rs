@@ -1,29 +1,29 @@
 //! The training loop.
 
-mod average;
-mod confusion;
+mod epoch_table;
+mod exponential_average;
 mod feed;
-mod means;
+mod feed_order;
+mod held_out_confusion;
 mod objective;
-mod order;
-mod position;
-mod run;
-mod step;
-mod table;
+mod training_position;
+mod training_run;
+mod training_step;
 mod validation;
+mod weighted_means;
 
 pub use feed::Feed;
 pub use objective::Objective;
 
 use crate::error::{Error, Result};
-use crate::graph::{Executable, Graph, Inputs, Purpose};
+use crate::graph::{Executable, Graph, GraphPurpose, Inputs};
 use crate::job::Job;
 use crate::logging;
 use crate::optimizers::Optimizer;
 use crate::variables::Variables;
-use run::{Lane, Run};
-use step::Options;
-use validation::Validation;
+use training_run::{ActiveFeed, FitRun};
+use training_step::StepOptions;
+use validation::HeldOutValidation;
 
 /// A training: an objective, and an optimiser that minimises it.
 ///
@@ -35,7 +35,7 @@ pub struct Fit<'a> {
     variables: &'a Variables,
     optimizer: &'a dyn Optimizer,
     objective: &'a dyn Fn(&Graph, &Inputs) -> Result<Objective>,
-    options: Options,
+    options: StepOptions,
     patience: Option<u64>,
 }
 
@@ -48,12 +48,12 @@ impl<'a> Fit<'a> {
         optimizer: &'a dyn Optimizer,
         objective: &'a dyn Fn(&Graph, &Inputs) -> Result<Objective>,
     ) -> Self {
-        Self { job, variables, optimizer, objective, options: Options::default(), patience: None }
+        Self { job, variables, optimizer, objective, options: StepOptions::default(), patience: None }
     }
 
     /// Scales gradients down so that their norm is at most `norm`.
     #[must_use]
-    pub fn clip_norm(mut self, norm: f64) -> Self {
+    pub fn clip_grad_norm(mut self, norm: f64) -> Self {
         self.options.clip = Some(norm);
         self
     }
@@ -61,7 +61,7 @@ impl<'a> Fit<'a> {
     /// Adds the gradients of that many batches up before each step of the optimiser, as if they were one batch. What is
     /// left over at the end of an epoch goes into the next epoch's first step.
     #[must_use]
-    pub fn accumulate(mut self, batches: u32) -> Self {
+    pub fn gradient_accumulation_steps(mut self, batches: u32) -> Self {
         self.options.accumulate = batches.max(1);
         self
     }
@@ -80,14 +80,14 @@ impl<'a> Fit<'a> {
     /// items are evaluated with the means, and at the end the parameters become the means. Source: Polyak and Juditsky,
     /// SIAM J. Control Optim. 30, 1992, with forgetting.
     #[must_use]
-    pub fn average(mut self, decay: f64) -> Self {
+    pub fn exponential_moving_average(mut self, decay: f64) -> Self {
         self.options.average = Some(decay);
         self
     }
 
     /// Ends the training when the held-out loss has not been lower than its lowest for that many epochs.
     #[must_use]
-    pub fn stop_early(mut self, patience: u64) -> Self {
+    pub fn early_stopping(mut self, patience: u64) -> Self {
         self.patience = Some(patience);
         self
     }
@@ -111,28 +111,28 @@ impl<'a> Fit<'a> {
         let lane = |feed: &Feed<'_>| {
             let batches = feed.batches(feed.training.as_ref(), Some(self.job.seed()))?;
             let (graph, names) = self.training_graph(feed)?;
-            Ok((Lane { batches, graph, steps_per_epoch: feed.steps_per_epoch()? }, names))
+            Ok((ActiveFeed { batches, graph, steps_per_epoch: feed.steps_per_epoch()? }, names))
         };
         let (lanes, mut names): (Vec<_>, Vec<_>) =
             feeds.iter().map(lane).collect::<Result<Vec<_>>>()?.into_iter().unzip();
         let names = names.pop().ok_or(Error::NoItems)?;
-        let validation = Validation::new(self, feeds)?;
+        let validation = HeldOutValidation::new(self, feeds)?;
         if validation.is_none() {
             logging::warn("the dataset has no parts `train` and `test`: nothing is held out to validate with");
         }
-        Run { fit: self, lanes, names, epochs }.train(validation.as_ref())?;
+        FitRun { fit: self, active_feeds: lanes, names, epochs }.train(validation.as_ref())?;
         if self.options.average.is_some() {
-            average::adopt(self.variables)?;
+            exponential_average::copy_to_parameters(self.variables)?;
         }
         Ok(())
     }
 
     fn evaluation_graph(&self, feed: &Feed<'_>, size: u32) -> Result<Executable> {
         let instead = match self.options.average {
-            Some(_) => average::all(self.variables)?,
+            Some(_) => exponential_average::averages_by_parameter(self.variables)?,
             None => Default::default(),
         };
-        let graph = Graph::for_purpose(Purpose { instead, ..Purpose::default() });
+        let graph = Graph::for_purpose(GraphPurpose { instead, ..GraphPurpose::default() });
         (self.objective)(&graph, &feed.inputs(&graph, size)?)?.build(&graph)
     }
 }

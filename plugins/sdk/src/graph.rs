@@ -8,16 +8,16 @@ use crate::bindings::graphs as raw;
 use crate::bindings::tensors::{DataType, Descriptor};
 use crate::error::{Error, Result};
 use crate::operand::Operand;
-use crate::tensor::{NamedTensor, Tensor, descriptor, stacked};
+use crate::tensor::{NamedTensor, Tensor, batched_descriptor, descriptor};
 use crate::variables::{Variable, Variables};
 
 /// A graph being built. Clones are the same graph, and every [`Operand`] carries one.
 #[derive(Debug, Clone)]
-pub struct Graph(Rc<Inner>);
+pub struct Graph(Rc<GraphState>);
 
 /// What a graph is for.
 #[derive(Debug, Default)]
-pub(crate) struct Purpose {
+pub(crate) struct GraphPurpose {
     /// A training step, where some layers behave differently.
     pub(crate) training: bool,
     /// Parameters are read as `float16`.
@@ -26,45 +26,45 @@ pub(crate) struct Purpose {
     pub(crate) instead: BTreeMap<String, Variable>,
 }
 
-type Shared = Rc<raw::Operand>;
+type SharedOperand = Rc<raw::Operand>;
 
 #[derive(Debug)]
-struct Inner {
+struct GraphState {
     /// None once built.
     builder: RefCell<Option<raw::GraphBuilder>>,
-    purpose: Purpose,
+    purpose: GraphPurpose,
     /// One operand a variable, so that gradients are taken with respect to the operand that the model used.
-    variables: RefCell<BTreeMap<String, Shared>>,
+    variables: RefCell<BTreeMap<String, SharedOperand>>,
     /// The operands of parameters as `float16`.
-    halves: RefCell<BTreeMap<String, Shared>>,
+    halves: RefCell<BTreeMap<String, SharedOperand>>,
     /// What variables are assigned.
-    assigned: RefCell<BTreeMap<String, Shared>>,
+    assigned: RefCell<BTreeMap<String, SharedOperand>>,
     /// Least and largest elements of variables that have such.
     ranges: RefCell<BTreeMap<String, (f64, f64)>>,
     /// Statistics that are assigned last, when it is known whether the step is sound.
-    statistics: RefCell<Vec<(Variable, Shared)>>,
+    statistics: RefCell<Vec<(Variable, SharedOperand)>>,
     /// Where it is 0, assignments keep the old value.
-    guard: RefCell<Option<Shared>>,
+    guard: RefCell<Option<SharedOperand>>,
     /// Where it is 0, statistics keep the old value.
-    sound: RefCell<Option<Shared>>,
+    sound: RefCell<Option<SharedOperand>>,
     /// The key that random numbers follow from, and streams of it in use.
-    key: RefCell<Option<Shared>>,
+    key: RefCell<Option<SharedOperand>>,
     streams: Cell<u32>,
 }
 
 impl Graph {
     /// An empty graph.
     pub fn new() -> Self {
-        Self::for_purpose(Purpose::default())
+        Self::for_purpose(GraphPurpose::default())
     }
 
     /// An empty graph for a training step: [`Graph::training`] says so to the layers.
     pub fn for_training() -> Self {
-        Self::for_purpose(Purpose { training: true, ..Purpose::default() })
+        Self::for_purpose(GraphPurpose { training: true, ..GraphPurpose::default() })
     }
 
-    pub(crate) fn for_purpose(purpose: Purpose) -> Self {
-        Self(Rc::new(Inner {
+    pub(crate) fn for_purpose(purpose: GraphPurpose) -> Self {
+        Self(Rc::new(GraphState {
             builder: RefCell::new(Some(raw::GraphBuilder::new())),
             purpose,
             variables: RefCell::default(),
@@ -95,7 +95,7 @@ impl Graph {
     /// # Errors
     /// `Host` if the name is taken or the shape beyond the limits; `Built`.
     pub fn input(&self, name: &str, descriptor: &Descriptor) -> Result<Operand> {
-        self.make(|builder| builder.input(name, descriptor))
+        self.add_operand(|builder| builder.input(name, descriptor))
     }
 
     /// An input for each of these items, stacked `size` times along a new first dimension.
@@ -103,7 +103,9 @@ impl Graph {
     /// # Errors
     /// As [`Graph::input`].
     pub fn inputs<'a>(&self, items: impl IntoIterator<Item = (&'a str, &'a Descriptor)>, size: u32) -> Result<Inputs> {
-        let made = items.into_iter().map(|(name, item)| Ok((name.to_owned(), self.input(name, &stacked(item, size))?)));
+        let made = items
+            .into_iter()
+            .map(|(name, item)| Ok((name.to_owned(), self.input(name, &batched_descriptor(item, size))?)));
         Ok(Inputs(made.collect::<Result<_>>()?))
     }
 
@@ -112,7 +114,7 @@ impl Graph {
     /// # Errors
     /// `Host` if they are not as many as the descriptor takes; `Built`.
     pub fn constant(&self, descriptor: &Descriptor, data: &[u8]) -> Result<Operand> {
-        self.make(|builder| builder.constant(descriptor, data))
+        self.add_operand(|builder| builder.constant(descriptor, data))
     }
 
     /// A `float32` tensor known now.
@@ -129,7 +131,7 @@ impl Graph {
     /// # Errors
     /// `Built`.
     pub fn scalar(&self, data_type: DataType, value: f64) -> Result<Operand> {
-        self.make(|builder| builder.scalar(data_type, value))
+        self.add_operand(|builder| builder.scalar(data_type, value))
     }
 
     /// One number everywhere.
@@ -137,7 +139,7 @@ impl Graph {
     /// # Errors
     /// `Host` if the shape is beyond the limits; `Built`.
     pub fn fill(&self, descriptor: &Descriptor, value: f64) -> Result<Operand> {
-        self.make(|builder| builder.fill(descriptor, value))
+        self.add_operand(|builder| builder.fill(descriptor, value))
     }
 
     /// 0, 1, 2, ... along `axis`.
@@ -145,7 +147,7 @@ impl Graph {
     /// # Errors
     /// `Host` if there is no such axis; `Built`.
     pub fn iota(&self, descriptor: &Descriptor, axis: u32) -> Result<Operand> {
-        self.make(|builder| builder.iota(descriptor, axis))
+        self.add_operand(|builder| builder.iota(descriptor, axis))
     }
 
     /// The variable's value when the dispatch begins; the same operand each time. A parameter comes in the data type of
@@ -178,7 +180,7 @@ impl Graph {
             return Ok(Operand::new(self, operand));
         }
         let read = self.0.purpose.instead.get(variable.name()).unwrap_or(variable);
-        let operand = self.make(|builder| builder.variable(read.raw()))?;
+        let operand = self.add_operand(|builder| builder.variable(read.raw()))?;
         self.0.variables.borrow_mut().insert(variable.name().to_owned(), Rc::clone(operand.shared()));
         Ok(operand)
     }
@@ -188,7 +190,7 @@ impl Graph {
     /// # Errors
     /// `Host` if the key is something else; `Built`.
     pub fn random_uniform(&self, shape: &[u32], key: &Operand, stream: u32) -> Result<Operand> {
-        self.make(|builder| builder.random_uniform(shape, key.raw(), stream))
+        self.add_operand(|builder| builder.random_uniform(shape, key.raw(), stream))
     }
 
     /// Random `float32` numbers of mean 0 and deviation 1 that follow from `key` (`uint32[4]`) and `stream` alone.
@@ -196,7 +198,7 @@ impl Graph {
     /// # Errors
     /// `Host` if the key is something else; `Built`.
     pub fn random_normal(&self, shape: &[u32], key: &Operand, stream: u32) -> Result<Operand> {
-        self.make(|builder| builder.random_normal(shape, key.raw(), stream))
+        self.add_operand(|builder| builder.random_normal(shape, key.raw(), stream))
     }
 
     /// A key that is another one in every dispatch and a stream that is another one in every call, for random numbers of
@@ -213,7 +215,7 @@ impl Graph {
                 let key = self.stored(&variable)?;
                 let one: Vec<u8> = [0, 0, 1, 0].into_iter().flat_map(u32::to_le_bytes).collect();
                 let next = key.add(&self.constant(variable.descriptor(), &one)?)?;
-                self.assign_where(None, &variable, &next)?;
+                self.assign_guarded(None, &variable, &next)?;
                 *self.0.key.borrow_mut() = Some(Rc::clone(key.shared()));
                 key
             }
@@ -229,7 +231,7 @@ impl Graph {
     /// `Host` if the loss has more elements or something on the way has no gradient; `Built`.
     pub fn gradients(&self, loss: &Operand, wrt: &[&Operand]) -> Result<Vec<Operand>> {
         let wrt: Vec<&raw::Operand> = wrt.iter().map(|operand| operand.raw()).collect();
-        self.make_many(|builder| builder.gradients(loss.raw(), &wrt))
+        self.add_operands(|builder| builder.gradients(loss.raw(), &wrt))
     }
 
     /// When a dispatch completes, `variable` holds `value`. Reads in the same graph see the old value.
@@ -238,11 +240,11 @@ impl Graph {
     /// `Host` if shape or data type differ, or the graph assigns the variable already; `Built`.
     pub fn assign(&self, variable: &Variable, value: &Operand) -> Result<()> {
         let guard = self.0.guard.borrow().clone();
-        self.assign_where(guard, variable, value)
+        self.assign_guarded(guard, variable, value)
     }
 
     /// From now on [`Graph::assign`] limits the variable's elements to that range, whoever calls it.
-    pub fn keep_within(&self, variable: &Variable, low: f64, high: f64) {
+    pub fn constrain_range(&self, variable: &Variable, low: f64, high: f64) {
         self.0.ranges.borrow_mut().insert(variable.name().to_owned(), (low, high));
     }
 
@@ -257,32 +259,32 @@ impl Graph {
         Ok(())
     }
 
-    /// From now on [`Graph::assign`] keeps the old value where `guard`, a `uint8` scalar, is 0.
-    pub(crate) fn guard(&self, guard: Option<&Operand>) {
+    /// From now on [`Graph::assign`] keeps the old value where `set_assignment_guard`, a `uint8` scalar, is 0.
+    pub(crate) fn set_assignment_guard(&self, guard: Option<&Operand>) {
         *self.0.guard.borrow_mut() = guard.map(|guard| Rc::clone(guard.shared()));
     }
 
     /// Statistics keep the old value where `sound`, a `uint8` scalar, is 0.
-    pub(crate) fn guard_statistics(&self, sound: &Operand) {
+    pub(crate) fn set_statistics_guard(&self, sound: &Operand) {
         *self.0.sound.borrow_mut() = Some(Rc::clone(sound.shared()));
     }
 
     /// What the variable is assigned in this graph.
-    pub(crate) fn assigned(&self, variable: &Variable) -> Option<Operand> {
+    pub(crate) fn assigned_value(&self, variable: &Variable) -> Option<Operand> {
         self.0.assigned.borrow().get(variable.name()).map(|value| Operand::new(self, Rc::clone(value)))
     }
 
-    fn assign_where(&self, guard: Option<Shared>, variable: &Variable, value: &Operand) -> Result<()> {
+    fn assign_guarded(&self, guard: Option<SharedOperand>, variable: &Variable, value: &Operand) -> Result<()> {
         let range = self.0.ranges.borrow().get(variable.name()).copied();
         let value = match range {
             Some((low, high)) => value.clamp(Some(low), Some(high))?,
             None => value.clone(),
         };
         let value = match guard {
-            Some(guard) => Operand::new(self, guard).choose(&value, &self.stored(variable)?)?,
+            Some(guard) => Operand::new(self, guard).where_cond(&value, &self.stored(variable)?)?,
             None => value,
         };
-        self.with(|builder| builder.assign(variable.raw(), value.raw()))?;
+        self.with_builder(|builder| builder.assign(variable.raw(), value.raw()))?;
         self.0.assigned.borrow_mut().insert(variable.name().to_owned(), Rc::clone(value.shared()));
         Ok(())
     }
@@ -295,7 +297,7 @@ impl Graph {
     pub fn build<'a>(&self, outputs: impl IntoIterator<Item = (&'a str, &'a Operand)>) -> Result<Executable> {
         let sound = self.0.sound.borrow().clone();
         for (variable, value) in self.0.statistics.take() {
-            self.assign_where(sound.clone(), &variable, &Operand::new(self, value))?;
+            self.assign_guarded(sound.clone(), &variable, &Operand::new(self, value))?;
         }
         let outputs: Vec<(String, &raw::Operand)> =
             outputs.into_iter().map(|(name, operand)| (name.to_owned(), operand.raw())).collect();
@@ -303,24 +305,27 @@ impl Graph {
         Ok(Executable(raw::GraphBuilder::build(builder, &outputs)?))
     }
 
-    fn with<T>(&self, call: impl FnOnce(&raw::GraphBuilder) -> std::result::Result<T, RawError>) -> Result<T> {
+    fn with_builder<T>(
+        &self,
+        call: impl FnOnce(&raw::GraphBuilder) -> std::result::Result<T, HostCallError>,
+    ) -> Result<T> {
         Ok(call(self.0.builder.borrow().as_ref().ok_or(Error::Built)?)?)
     }
 
     /// The operand that a call of the host's builder makes.
-    pub(crate) fn make(
+    pub(crate) fn add_operand(
         &self,
-        call: impl FnOnce(&raw::GraphBuilder) -> std::result::Result<raw::Operand, RawError>,
+        call: impl FnOnce(&raw::GraphBuilder) -> std::result::Result<raw::Operand, HostCallError>,
     ) -> Result<Operand> {
-        self.with(call).map(|operand| Operand::new(self, Rc::new(operand)))
+        self.with_builder(call).map(|operand| Operand::new(self, Rc::new(operand)))
     }
 
     /// The operands that a call of the host's builder makes.
-    pub(crate) fn make_many(
+    pub(crate) fn add_operands(
         &self,
-        call: impl FnOnce(&raw::GraphBuilder) -> std::result::Result<Vec<raw::Operand>, RawError>,
+        call: impl FnOnce(&raw::GraphBuilder) -> std::result::Result<Vec<raw::Operand>, HostCallError>,
     ) -> Result<Vec<Operand>> {
-        let operands = self.with(call)?;
+        let operands = self.with_builder(call)?;
         Ok(operands.into_iter().map(|operand| Operand::new(self, Rc::new(operand))).collect())
     }
 }
@@ -332,7 +337,7 @@ impl Default for Graph {
 }
 
 /// What the host's calls answer.
-type RawError = crate::bindings::tensors::Error;
+type HostCallError = crate::bindings::tensors::Error;
 
 /// A graph's inputs by name.
 #[derive(Debug, Clone)]

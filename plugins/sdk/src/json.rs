@@ -33,11 +33,11 @@ impl Json {
     /// # Errors
     /// `Json` with the place where it stops being JSON.
     pub fn parse(text: &str) -> Result<Self> {
-        let mut parser = Parser { text: text.as_bytes(), at: 0 };
-        let value = parser.value(0)?;
-        parser.space();
+        let mut parser = JsonParser { text: text.as_bytes(), at: 0 };
+        let value = parser.parse_value(0)?;
+        parser.skip_whitespace();
         if parser.at < text.len() {
-            return Err(parser.expected("the end"));
+            return Err(parser.expected_error("the end"));
         }
         Ok(value)
     }
@@ -51,7 +51,7 @@ impl fmt::Display for Json {
             Self::Number(value) if value.is_finite() => write!(f, "{value}"),
             // JSON has no word for these.
             Self::Number(_) => f.write_str("null"),
-            Self::String(text) => quote(f, text),
+            Self::String(text) => write_quoted(f, text),
             Self::Array(items) => {
                 f.write_str("[")?;
                 for (i, item) in items.iter().enumerate() {
@@ -64,7 +64,7 @@ impl fmt::Display for Json {
                 f.write_str("{")?;
                 for (i, (name, value)) in members.iter().enumerate() {
                     f.write_str(if i == 0 { "" } else { "," })?;
-                    quote(f, name)?;
+                    write_quoted(f, name)?;
                     write!(f, ":{value}")?;
                 }
                 f.write_str("}")
@@ -73,7 +73,7 @@ impl fmt::Display for Json {
     }
 }
 
-fn quote(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
+fn write_quoted(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
     f.write_str("\"")?;
     for c in text.chars() {
         match c {
@@ -86,128 +86,128 @@ fn quote(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
     f.write_str("\"")
 }
 
-struct Parser<'a> {
+struct JsonParser<'a> {
     text: &'a [u8],
     at: usize,
 }
 
-impl Parser<'_> {
-    fn expected(&self, expected: &'static str) -> Error {
+impl JsonParser<'_> {
+    fn expected_error(&self, expected: &'static str) -> Error {
         Error::Json { at: self.at, expected }
     }
 
-    fn space(&mut self) {
+    fn skip_whitespace(&mut self) {
         while matches!(self.text.get(self.at), Some(b' ' | b'\t' | b'\n' | b'\r')) {
             self.at += 1;
         }
     }
 
     /// Whether `byte` comes next, after space; it is passed.
-    fn take(&mut self, byte: u8) -> bool {
-        self.space();
+    fn take_byte(&mut self, byte: u8) -> bool {
+        self.skip_whitespace();
         let taken = self.text.get(self.at) == Some(&byte);
         self.at += usize::from(taken);
         taken
     }
 
-    fn value(&mut self, depth: usize) -> Result<Json> {
+    fn parse_value(&mut self, depth: usize) -> Result<Json> {
         if depth > DEPTH_MAX {
-            return Err(self.expected("less nesting"));
+            return Err(self.expected_error("less nesting"));
         }
-        self.space();
+        self.skip_whitespace();
         match self.text.get(self.at) {
-            Some(b'{') => self.object(depth),
-            Some(b'[') => self.array(depth),
-            Some(b'"') => Ok(Json::String(self.string()?)),
-            Some(b'-' | b'0'..=b'9') => self.number(),
-            _ => self.word(),
+            Some(b'{') => self.parse_object(depth),
+            Some(b'[') => self.parse_array(depth),
+            Some(b'"') => Ok(Json::String(self.parse_string()?)),
+            Some(b'-' | b'0'..=b'9') => self.parse_number(),
+            _ => self.parse_keyword(),
         }
     }
 
-    fn word(&mut self) -> Result<Json> {
+    fn parse_keyword(&mut self) -> Result<Json> {
         for (word, value) in [("null", Json::Null), ("true", Json::Bool(true)), ("false", Json::Bool(false))] {
             if self.text[self.at..].starts_with(word.as_bytes()) {
                 self.at += word.len();
                 return Ok(value);
             }
         }
-        Err(self.expected("a value"))
+        Err(self.expected_error("a value"))
     }
 
-    fn object(&mut self, depth: usize) -> Result<Json> {
+    fn parse_object(&mut self, depth: usize) -> Result<Json> {
         self.at += 1;
         let mut members: Vec<(String, Json)> = Vec::new();
-        if self.take(b'}') {
+        if self.take_byte(b'}') {
             return Ok(Json::Object(members));
         }
         loop {
-            self.space();
-            let name = self.string()?;
+            self.skip_whitespace();
+            let name = self.parse_string()?;
             if members.iter().any(|(other, _)| *other == name) {
-                return Err(self.expected("a name not given before"));
+                return Err(self.expected_error("a name not given before"));
             }
-            if !self.take(b':') {
-                return Err(self.expected("`:`"));
+            if !self.take_byte(b':') {
+                return Err(self.expected_error("`:`"));
             }
-            members.push((name, self.value(depth + 1)?));
-            if self.take(b'}') {
+            members.push((name, self.parse_value(depth + 1)?));
+            if self.take_byte(b'}') {
                 return Ok(Json::Object(members));
             }
-            if !self.take(b',') {
-                return Err(self.expected("`,` or `}`"));
+            if !self.take_byte(b',') {
+                return Err(self.expected_error("`,` or `}`"));
             }
         }
     }
 
-    fn array(&mut self, depth: usize) -> Result<Json> {
+    fn parse_array(&mut self, depth: usize) -> Result<Json> {
         self.at += 1;
         let mut items = Vec::new();
-        if self.take(b']') {
+        if self.take_byte(b']') {
             return Ok(Json::Array(items));
         }
         loop {
-            items.push(self.value(depth + 1)?);
-            if self.take(b']') {
+            items.push(self.parse_value(depth + 1)?);
+            if self.take_byte(b']') {
                 return Ok(Json::Array(items));
             }
-            if !self.take(b',') {
-                return Err(self.expected("`,` or `]`"));
+            if !self.take_byte(b',') {
+                return Err(self.expected_error("`,` or `]`"));
             }
         }
     }
 
-    fn number(&mut self) -> Result<Json> {
+    fn parse_number(&mut self) -> Result<Json> {
         let start = self.at;
         self.at += usize::from(self.text[self.at] == b'-');
         let whole = self.at;
-        self.digits()?;
+        self.skip_digits()?;
         if self.text[whole] == b'0' && self.at > whole + 1 {
-            return Err(self.expected("a number without leading zeros"));
+            return Err(self.expected_error("a number without leading zeros"));
         }
         if self.text.get(self.at) == Some(&b'.') {
             self.at += 1;
-            self.digits()?;
+            self.skip_digits()?;
         }
         if matches!(self.text.get(self.at), Some(b'e' | b'E')) {
             self.at += 1;
             self.at += usize::from(matches!(self.text.get(self.at), Some(b'+' | b'-')));
-            self.digits()?;
+            self.skip_digits()?;
         }
-        let text = str::from_utf8(&self.text[start..self.at]).map_err(|_| self.expected("a number"))?;
-        text.parse().map(Json::Number).map_err(|_| self.expected("a number"))
+        let text = str::from_utf8(&self.text[start..self.at]).map_err(|_| self.expected_error("a number"))?;
+        text.parse().map(Json::Number).map_err(|_| self.expected_error("a number"))
     }
 
-    fn digits(&mut self) -> Result<()> {
+    fn skip_digits(&mut self) -> Result<()> {
         let start = self.at;
         while matches!(self.text.get(self.at), Some(b'0'..=b'9')) {
             self.at += 1;
         }
-        if self.at == start { Err(self.expected("a digit")) } else { Ok(()) }
+        if self.at == start { Err(self.expected_error("a digit")) } else { Ok(()) }
     }
 
-    fn string(&mut self) -> Result<String> {
+    fn parse_string(&mut self) -> Result<String> {
         if self.text.get(self.at) != Some(&b'"') {
-            return Err(self.expected("a string"));
+            return Err(self.expected_error("a string"));
         }
         self.at += 1;
         let mut text = String::new();
@@ -217,19 +217,19 @@ impl Parser<'_> {
                 self.at += 1;
             }
             // The text came as UTF-8 and was cut at ASCII bytes only.
-            text.push_str(str::from_utf8(&self.text[start..self.at]).map_err(|_| self.expected("UTF-8"))?);
+            text.push_str(str::from_utf8(&self.text[start..self.at]).map_err(|_| self.expected_error("UTF-8"))?);
             match self.text.get(self.at) {
                 Some(b'"') => {
                     self.at += 1;
                     return Ok(text);
                 }
-                Some(b'\\') => text.push(self.escape()?),
-                _ => return Err(self.expected("the end of the string")),
+                Some(b'\\') => text.push(self.parse_escape()?),
+                _ => return Err(self.expected_error("the end of the string")),
             }
         }
     }
 
-    fn escape(&mut self) -> Result<char> {
+    fn parse_escape(&mut self) -> Result<char> {
         let kind = self.text.get(self.at + 1).copied();
         self.at += 2;
         Ok(match kind {
@@ -239,31 +239,31 @@ impl Parser<'_> {
             Some(b'n') => '\n',
             Some(b'r') => '\r',
             Some(b't') => '\t',
-            Some(b'u') => return self.code_point(),
-            _ => return Err(self.expected("an escape")),
+            Some(b'u') => return self.parse_code_point(),
+            _ => return Err(self.expected_error("an escape")),
         })
     }
 
-    fn code_point(&mut self) -> Result<char> {
-        let first = self.code_unit()?;
+    fn parse_code_point(&mut self) -> Result<char> {
+        let first = self.parse_code_unit()?;
         let code = if (0xd800..0xdc00).contains(&first) && self.text[self.at..].starts_with(b"\\u") {
             self.at += 2;
-            let second = self.code_unit()?;
+            let second = self.parse_code_unit()?;
             if !(0xdc00..0xe000).contains(&second) {
-                return Err(self.expected("the second half of a surrogate pair"));
+                return Err(self.expected_error("the second half of a surrogate pair"));
             }
             0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00)
         } else {
             first
         };
-        char::from_u32(code).ok_or_else(|| self.expected("a character"))
+        char::from_u32(code).ok_or_else(|| self.expected_error("a character"))
     }
 
-    fn code_unit(&mut self) -> Result<u32> {
+    fn parse_code_unit(&mut self) -> Result<u32> {
         let mut unit = 0;
         for _ in 0..4 {
             let digit = self.text.get(self.at).and_then(|c| char::from(*c).to_digit(16));
-            unit = unit * 16 + digit.ok_or_else(|| self.expected("four hexadecimal digits"))?;
+            unit = unit * 16 + digit.ok_or_else(|| self.expected_error("four hexadecimal digits"))?;
             self.at += 1;
         }
         Ok(unit)
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn values_survive() {
+    fn json_values_round_trip() {
         check(" { \"a\" : [ 1 , -2.5e1, true,null ] , \"b\":{} }", r#"{"a":[1,-25,true,null],"b":{}}"#);
         check(r#""\u0041\n\ud83d\ude00\"é""#, "\"A\\u000a\u{1f600}\\\"é\"");
         check("[]", "[]");
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_have_a_place() {
+    fn json_errors_name_their_offset() {
         check("", "not JSON at byte 0: expected a value");
         check("[1,]", "not JSON at byte 3: expected a value");
         check("{\"a\" 1}", "not JSON at byte 5: expected `:`");
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn nesting_is_limited() {
+    fn json_nesting_is_limited() {
         check(&"[".repeat(100_000), "not JSON at byte 33: expected less nesting");
     }
 }

@@ -9,7 +9,7 @@
 
 pub mod bindings;
 mod classes;
-mod confusion;
+mod confusion_matrix;
 mod dataset;
 mod error;
 mod export;
@@ -26,7 +26,7 @@ pub mod optimizers;
 mod params;
 pub mod png;
 mod predict;
-mod replies;
+mod streaming;
 mod tensor;
 mod variables;
 
@@ -39,7 +39,7 @@ pub use bindings::graphs::{
 pub use bindings::tensors::{DataType, Descriptor, ErrorCode};
 pub use bindings::variables::{Initializer, VariableKind};
 pub use classes::Classes;
-pub use confusion::Confusion;
+pub use confusion_matrix::ConfusionMatrix;
 pub use dataset::{BatchOptions, Batches, Column, Dataset, Field};
 pub use error::{Error, Result};
 pub use export::{Loaded, run_import, run_training};
@@ -53,6 +53,6 @@ pub use losses::{CrossEntropy, accuracy};
 pub use operand::{GruOptions, GruStates, LstmOptions, LstmStates, Operand, concat, gru, gru_cell, lstm, lstm_cell};
 pub use params::{FromJson, Params};
 pub use predict::{BATCH_SIZES, Graphs, Model, Port, Predictor, Route, Signature};
-pub use replies::{emit, emit_tensor};
+pub use streaming::{emit, emit_tensor};
 pub use tensor::{NamedTensor, Tensor, descriptor, named, unpadded};
 pub use variables::{Variable, Variables};

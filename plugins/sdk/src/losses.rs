@@ -8,9 +8,9 @@ use crate::operand::Operand;
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct CrossEntropy {
     /// The share of each label that is spread over all classes evenly, 0 to 1. Source: Szegedy et al., arXiv:1512.00567.
-    pub smoothing: f64,
+    pub label_smoothing: f64,
     /// Labels that do not count: padding, say.
-    pub ignore: Option<i32>,
+    pub ignore_index: Option<i32>,
 }
 
 impl CrossEntropy {
@@ -21,19 +21,19 @@ impl CrossEntropy {
 
     /// With that share of each label spread over all classes.
     #[must_use]
-    pub fn smoothing(mut self, share: f64) -> Self {
-        self.smoothing = share;
+    pub fn label_smoothing(mut self, share: f64) -> Self {
+        self.label_smoothing = share;
         self
     }
 
     /// Without the labels that are `label`.
     #[must_use]
-    pub fn ignore(mut self, label: i32) -> Self {
-        self.ignore = Some(label);
+    pub fn ignore_index(mut self, label: i32) -> Self {
+        self.ignore_index = Some(label);
         self
     }
 
-    /// Mean over the counted labels of `(1 - s) * -ln p(label) + s * mean(-ln p)` with the smoothing `s`; 0 where none
+    /// Mean over the counted labels of `(1 - s) * -ln p(label) + s * masked_mean(-ln p)` with the smoothing `s`; 0 where none
     /// counts.
     ///
     /// Shape: `logits` `[..., classes]` float, `labels` `[...]` of an integer type -> a `float32` scalar.
@@ -42,19 +42,19 @@ impl CrossEntropy {
     /// `Shape` for a scalar; `Host`; `Built`.
     pub fn loss(&self, logits: &Operand, labels: &Operand) -> Result<Operand> {
         let (logits, labels) = (logits.cast(DataType::Float32)?, labels.cast(DataType::Int32)?);
-        let (axis, classes) = last(&logits)?;
+        let (axis, classes) = last_axis(&logits)?;
         // A choice, not a product: another class's logit may be infinite.
         let here = labels.one_hot(classes, DataType::Uint8)?;
-        let chosen = here.choose(&logits, &logits.like(0.0)?)?.reduce_sum(&[axis], false)?;
+        let chosen = here.where_cond(&logits, &logits.scalar_like(0.0)?)?.reduce_sum(&[axis], false)?;
         let total = logits.reduce_log_sum_exp(&[axis], false)?;
-        let cost = match self.smoothing {
+        let cost = match self.label_smoothing {
             0.0 => total.sub(&chosen)?,
             share => {
                 let spread = logits.reduce_mean(&[axis], false)?.mul_scalar(share)?;
                 total.sub(&chosen.mul_scalar(1.0 - share)?)?.sub(&spread)?
             }
         };
-        self.mean(&cost, &labels)
+        self.masked_mean(&cost, &labels)
     }
 
     /// The share of the counted labels that have the largest logit; 0 where none counts.
@@ -64,17 +64,17 @@ impl CrossEntropy {
     /// # Errors
     /// `Shape` for a scalar; `Host`; `Built`.
     pub fn accuracy(&self, logits: &Operand, labels: &Operand) -> Result<Operand> {
-        let (axis, _) = last(logits)?;
+        let (axis, _) = last_axis(logits)?;
         let labels = labels.cast(DataType::Int32)?;
         let right = logits.arg_max(axis, false)?.equal(&labels)?.cast(DataType::Float32)?;
-        self.mean(&right, &labels)
+        self.masked_mean(&right, &labels)
     }
 
     /// Mean of a value for each label over the labels that count.
-    fn mean(&self, values: &Operand, labels: &Operand) -> Result<Operand> {
-        let Some(ignored) = self.ignore else { return values.reduce_mean(&[], false) };
-        let counted = labels.not_equal(&labels.like(f64::from(ignored))?)?;
-        let sum = counted.choose(values, &values.like(0.0)?)?.reduce_sum(&[], false)?;
+    fn masked_mean(&self, values: &Operand, labels: &Operand) -> Result<Operand> {
+        let Some(ignored) = self.ignore_index else { return values.reduce_mean(&[], false) };
+        let counted = labels.not_equal(&labels.scalar_like(f64::from(ignored))?)?;
+        let sum = counted.where_cond(values, &values.scalar_like(0.0)?)?.reduce_sum(&[], false)?;
         let count = counted.cast(DataType::Float32)?.reduce_sum(&[], false)?;
         sum.div(&count.clamp(Some(1.0), None)?)
     }
@@ -104,14 +104,14 @@ pub fn mean_squared_error(prediction: &Operand, target: &Operand) -> Result<Oper
 ///
 /// # Errors
 /// `Host` if the shapes do not go together; `Built`.
-pub fn binary_cross_entropy(logits: &Operand, targets: &Operand) -> Result<Operand> {
+pub fn binary_cross_entropy_with_logits(logits: &Operand, targets: &Operand) -> Result<Operand> {
     let (logits, targets) = (logits.cast(DataType::Float32)?, targets.cast(DataType::Float32)?);
     // The same as ln(1 + e^x) - t x, which large logits do not overflow.
     logits.softplus()?.sub(&targets.mul(&logits)?)?.reduce_mean(&[], false)
 }
 
 /// The last axis and its size.
-fn last(logits: &Operand) -> Result<(u32, u32)> {
+fn last_axis(logits: &Operand) -> Result<(u32, u32)> {
     let shape = logits.shape();
     match shape.last() {
         Some(size) => Ok((shape.len() as u32 - 1, *size)),

@@ -11,7 +11,7 @@ macro_rules! unary {
         /// # Errors
         /// `Host`; `Built`.
         pub fn $name(&self) -> crate::error::Result<Self> {
-            self.graph.make(|builder| builder.$name(&self.raw))
+            self.graph.add_operand(|builder| builder.$name(&self.raw))
         }
     )* };
 }
@@ -23,7 +23,7 @@ macro_rules! binary {
         /// # Errors
         /// `Host`; `Built`.
         pub fn $name(&self, other: &Self) -> crate::error::Result<Self> {
-            self.graph.make(|builder| builder.$name(&self.raw, &other.raw))
+            self.graph.add_operand(|builder| builder.$name(&self.raw, &other.raw))
         }
     )* };
 }

@@ -4,13 +4,13 @@
 //! version does not.
 
 mod adam;
+mod learning_rate;
 mod muon;
-mod rate;
 mod sgd;
 
 pub use adam::Adam;
+pub use learning_rate::LearningRateSchedule;
 pub use muon::Muon;
-pub use rate::LearningRate;
 pub use sgd::Sgd;
 
 use crate::bindings::tensors::DataType;
@@ -45,7 +45,7 @@ pub trait Optimizer {
 ///
 /// # Errors
 /// `Host` if a gradient is not float.
-pub fn clip_norm(updates: &mut [Update], norm: f64) -> Result<()> {
+pub fn clip_grad_norm(updates: &mut [Update], norm: f64) -> Result<()> {
     let Some(total) = sum_of_squares(updates)? else { return Ok(()) };
     // The larger of the two is never 0.
     let larger = total.sqrt()?.clamp(Some(norm), None)?;
@@ -74,13 +74,13 @@ fn count_step(graph: &Graph, variables: &Variables) -> Result<Operand> {
     let counter = variables.training("optimizer/step", descriptor(DataType::Int32, []))?;
     let step = graph.stored(&counter)?.add_scalar(1.0)?;
     // Optimisers that are made of others ask more than once.
-    if graph.assigned(&counter).is_none() {
+    if graph.assigned_value(&counter).is_none() {
         graph.assign(&counter, &step)?;
     }
     step.cast(DataType::Float32)
 }
 
 /// An optimiser's own value for a parameter, zeros at first.
-fn moment(variables: &Variables, name: &str, variable: &Variable) -> Result<Variable> {
+fn moment_variable(variables: &Variables, name: &str, variable: &Variable) -> Result<Variable> {
     variables.training(&format!("optimizer/{name}/{}", variable.name()), variable.descriptor().clone())
 }

@@ -68,7 +68,7 @@ impl Params {
     /// `Parameter` as with [`Params::get`].
     pub fn optional<T: FromJson>(&self, name: &str) -> Result<Option<T>> {
         let Some(value) = self.find(name) else { return Ok(None) };
-        T::from_json(value).map(Some).ok_or_else(|| Self::refused(name, T::EXPECTED.to_owned(), value))
+        T::from_json(value).map(Some).ok_or_else(|| Self::parameter_error(name, T::EXPECTED.to_owned(), value))
     }
 
     /// The parameter `name`, one of `choices`; the first where it is absent.
@@ -78,7 +78,7 @@ impl Params {
     pub fn choice<'a>(&self, name: &str, choices: &[&'a str]) -> Result<&'a str> {
         let Some(value) = self.find(name) else { return Ok(choices.first().copied().unwrap_or_default()) };
         let chosen = choices.iter().find(|choice| matches!(value, Json::String(text) if text == *choice));
-        chosen.copied().ok_or_else(|| Self::refused(name, format!("one of {}", choices.join(", ")), value))
+        chosen.copied().ok_or_else(|| Self::parameter_error(name, format!("one of {}", choices.join(", ")), value))
     }
 
     /// Call it when every parameter has been asked for.
@@ -100,7 +100,7 @@ impl Params {
         self.members.iter().find(|(other, _)| other == name).map(|(_, value)| value)
     }
 
-    fn refused(name: &str, expected: String, value: &Json) -> Error {
+    fn parameter_error(name: &str, expected: String, value: &Json) -> Error {
         Error::Parameter { name: name.to_owned(), expected, given: value.to_string() }
     }
 }
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_asked_for_is_refused_with_the_names_that_are() {
+    fn an_unread_parameter_is_refused_with_the_known_names() {
         let params = Params::parse(r#"{"epocs": 3}"#).unwrap();
         params.get("epochs", 3u32).unwrap();
         params.get("batch", 64u32).unwrap();
@@ -236,13 +236,13 @@ mod tests {
     }
 
     #[test]
-    fn only_objects_are_parameters() {
+    fn only_json_objects_are_accepted_as_parameters() {
         assert!(Params::parse("").unwrap().check().is_ok());
         assert_eq!(Params::parse("[1]").unwrap_err(), Error::NotAnObject { given: "[1]".to_owned() });
     }
 
     #[test]
-    fn a_configuration_is_written_as_it_was_made() {
+    fn a_configuration_keeps_its_member_order() {
         let params = Params::new().with("height", 28u32).with("classes", vec!["a", "b"]).with("height", 8u32);
         assert_eq!(params.to_string(), r#"{"classes":["a","b"],"height":8}"#);
     }

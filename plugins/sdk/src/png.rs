@@ -4,9 +4,9 @@ use miniz_oxide::deflate::compress_to_vec_zlib;
 
 use crate::error::{Error, Result};
 
-const SIGNATURE: [u8; 8] = [0x89, b'P', b'N', b'G', 0x0d, 0x0a, 0x1a, 0x0a];
+const PNG_SIGNATURE: [u8; 8] = [0x89, b'P', b'N', b'G', 0x0d, 0x0a, 0x1a, 0x0a];
 /// 0 is fastest and 10 smallest.
-const LEVEL: u8 = 8;
+const COMPRESSION_LEVEL: u8 = 8;
 
 /// A PNG file of an image.
 ///
@@ -36,9 +36,9 @@ pub fn encode(shape: &[u32], pixels: &[u8]) -> Result<Vec<u8>> {
     let mut header = [width, height].map(u32::to_be_bytes).concat();
     header.extend([8, colour, 0, 0, 0]);
 
-    let mut file = SIGNATURE.to_vec();
+    let mut file = PNG_SIGNATURE.to_vec();
     chunk(&mut file, *b"IHDR", &header);
-    chunk(&mut file, *b"IDAT", &compress_to_vec_zlib(&rows, LEVEL));
+    chunk(&mut file, *b"IDAT", &compress_to_vec_zlib(&rows, COMPRESSION_LEVEL));
     chunk(&mut file, *b"IEND", &[]);
     Ok(file)
 }
@@ -69,7 +69,7 @@ mod tests {
 
     /// The chunks of a file, checked.
     fn chunks(file: &[u8]) -> Vec<(String, Vec<u8>)> {
-        let mut rest = file.strip_prefix(&SIGNATURE).unwrap();
+        let mut rest = file.strip_prefix(&PNG_SIGNATURE).unwrap();
         let mut chunks = Vec::new();
         while let Some((size, after)) = rest.split_first_chunk::<4>() {
             let size = u32::from_be_bytes(*size) as usize;
@@ -83,13 +83,13 @@ mod tests {
     }
 
     #[test]
-    fn the_checksum_is_the_standards() {
+    fn crc32_matches_the_standard() {
         assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
         assert_eq!(crc32(b"IEND"), 0xae42_6082);
     }
 
     #[test]
-    fn an_image_can_be_read_back() {
+    fn an_encoded_png_decodes_to_the_same_pixels() {
         for (shape, colour) in [(vec![3, 2, 3], 2), (vec![3, 2], 0)] {
             let count = shape.iter().product::<u32>() as u8;
             let pixels: Vec<u8> = (0..count).map(|i| i.wrapping_mul(37)).collect();
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_image_is_refused() {
+    fn shapes_that_are_not_images_are_refused() {
         let message = |shape: &[u32], bytes: usize| encode(shape, &vec![0; bytes]).unwrap_err().to_string();
         assert_eq!(message(&[2, 2, 4], 16), "an image must be [height, width] or [height, width, 3], not [2, 2, 4]");
         assert_eq!(message(&[0, 2], 0), "an image must be at least 1 by 1, not [0, 2]");
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_become_the_nearest_bytes() {
+    fn floats_are_quantized_to_the_nearest_byte() {
         assert_eq!(quantize(&[-1.0, 0.0, 0.5, 0.998, 1.0, 7.0]), [0, 0, 128, 254, 255, 255]);
     }
 }

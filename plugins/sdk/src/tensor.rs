@@ -10,7 +10,7 @@ pub fn descriptor(data_type: DataType, shape: impl Into<Vec<u32>>) -> Descriptor
 }
 
 /// The descriptor of `size` items of this descriptor, stacked.
-pub(crate) fn stacked(item: &Descriptor, size: u32) -> Descriptor {
+pub(crate) fn batched_descriptor(item: &Descriptor, size: u32) -> Descriptor {
     let mut shape = Vec::with_capacity(item.shape.len() + 1);
     shape.push(size);
     shape.extend_from_slice(&item.shape);
@@ -66,7 +66,7 @@ impl Tensor {
     /// # Errors
     /// As [`Tensor::read`].
     pub fn read_f32(&self) -> Result<Vec<f32>> {
-        self.words(f32::from_le_bytes)
+        self.read_words(f32::from_le_bytes)
     }
 
     /// The elements of an `int32` tensor. Waits for the work that produces them.
@@ -74,7 +74,7 @@ impl Tensor {
     /// # Errors
     /// As [`Tensor::read`].
     pub fn read_i32(&self) -> Result<Vec<i32>> {
-        self.words(i32::from_le_bytes)
+        self.read_words(i32::from_le_bytes)
     }
 
     /// The elements of a `uint32` tensor. Waits for the work that produces them.
@@ -82,10 +82,10 @@ impl Tensor {
     /// # Errors
     /// As [`Tensor::read`].
     pub fn read_u32(&self) -> Result<Vec<u32>> {
-        self.words(u32::from_le_bytes)
+        self.read_words(u32::from_le_bytes)
     }
 
-    fn words<T>(&self, element: impl Fn([u8; 4]) -> T) -> Result<Vec<T>> {
+    fn read_words<T>(&self, element: impl Fn([u8; 4]) -> T) -> Result<Vec<T>> {
         Ok(self.read()?.as_chunks::<4>().0.iter().map(|word| element(*word)).collect())
     }
 }

@@ -12,10 +12,10 @@ use crate::tensor::descriptor;
 
 /// One tensor of state. Clones are the same variable.
 #[derive(Debug, Clone)]
-pub struct Variable(Rc<Inner>);
+pub struct Variable(Rc<VariableState>);
 
 #[derive(Debug)]
-struct Inner {
+struct VariableState {
     raw: raw::Variable,
     name: String,
     descriptor: Descriptor,
@@ -61,42 +61,42 @@ impl Variable {
 /// A namespace of variables, or a part of one under a prefix. Clones are the same namespace.
 #[derive(Debug, Clone)]
 pub struct Variables {
-    space: Rc<Space>,
+    namespace: Rc<NamespaceState>,
     prefix: String,
 }
 
 #[derive(Debug)]
-struct Space {
+struct NamespaceState {
     raw: raw::Variables,
     seed: u64,
-    made: RefCell<BTreeMap<String, Variable>>,
+    variables: RefCell<BTreeMap<String, Variable>>,
 }
 
 impl Variables {
     /// An empty namespace. The first values of its variables follow from `seed` and their names alone.
     pub fn new(seed: u64) -> Self {
-        Self::over(raw::Variables::new(seed), seed)
+        Self::with_seed(raw::Variables::new(seed), seed)
     }
 
     /// A namespace of the host's making, where nothing random happens.
     pub(crate) fn from_raw(raw: raw::Variables) -> Self {
-        Self::over(raw, 0)
+        Self::with_seed(raw, 0)
     }
 
-    fn over(raw: raw::Variables, seed: u64) -> Self {
-        Self { space: Rc::new(Space { raw, seed, made: RefCell::default() }), prefix: String::new() }
+    fn with_seed(raw: raw::Variables, seed: u64) -> Self {
+        Self { namespace: Rc::new(NamespaceState { raw, seed, variables: RefCell::default() }), prefix: String::new() }
     }
 
     /// The whole namespace.
     #[must_use]
     pub(crate) fn root(&self) -> Self {
-        Self { space: Rc::clone(&self.space), prefix: String::new() }
+        Self { namespace: Rc::clone(&self.namespace), prefix: String::new() }
     }
 
     /// The part of the namespace under `name`: its variables are called `name/...`.
     #[must_use]
     pub fn scope(&self, name: &str) -> Self {
-        Self { space: Rc::clone(&self.space), prefix: format!("{}{name}/", self.prefix) }
+        Self { namespace: Rc::clone(&self.namespace), prefix: format!("{}{name}/", self.prefix) }
     }
 
     /// The variable `name`; made with `initial` if it is new.
@@ -111,12 +111,13 @@ impl Variables {
         kind: VariableKind,
     ) -> Result<Variable> {
         let name = format!("{}{name}", self.prefix);
-        let raw = self.space.raw.get(&name, &descriptor, initial, kind)?;
+        let raw = self.namespace.raw.get(&name, &descriptor, initial, kind)?;
         // The host has checked that a second use agrees with the first; operands are cached by variable, so both uses
         // must be the same one.
-        let mut made = self.space.made.borrow_mut();
-        let variable =
-            made.entry(name.clone()).or_insert_with(|| Variable(Rc::new(Inner { raw, name, descriptor, kind })));
+        let mut made = self.namespace.variables.borrow_mut();
+        let variable = made
+            .entry(name.clone())
+            .or_insert_with(|| Variable(Rc::new(VariableState { raw, name, descriptor, kind })));
         Ok(variable.clone())
     }
 
@@ -146,23 +147,23 @@ impl Variables {
 
     /// The key that the namespace's random numbers follow from: `uint32[4]`, its seed and the number of the step.
     pub(crate) fn random_key(&self) -> Result<Variable> {
-        let seed = [self.space.seed as u32, (self.space.seed >> 32) as u32, 0, 0];
+        let seed = [self.namespace.seed as u32, (self.namespace.seed >> 32) as u32, 0, 0];
         let bytes = Initializer::Bytes(seed.into_iter().flat_map(u32::to_le_bytes).collect());
         self.root().get("random/key", descriptor(DataType::Uint32, [4]), &bytes, VariableKind::Training)
     }
 
     /// The parameters of the whole namespace that were asked for so far, by name.
     pub fn parameters(&self) -> Vec<Variable> {
-        let made = self.space.made.borrow();
+        let made = self.namespace.variables.borrow();
         made.values().filter(|variable| variable.is_parameter()).cloned().collect()
     }
 
     /// Names of all variables, sorted.
     pub fn names(&self) -> Vec<String> {
-        self.space.raw.names()
+        self.namespace.raw.names()
     }
 
     pub(crate) fn raw(&self) -> &raw::Variables {
-        &self.space.raw
+        &self.namespace.raw
     }
 }

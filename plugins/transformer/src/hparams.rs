@@ -4,7 +4,7 @@ use saggar_plugin::{Error, FromJson, Job, Json, Params, Result};
 
 /// A named set of hyper-parameters.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Set {
+pub(crate) struct HparamsSet {
     pub(crate) layers: u32,
     pub(crate) width: u32,
     pub(crate) heads: u32,
@@ -20,7 +20,7 @@ pub(crate) struct Set {
 }
 
 /// For a processor and an hour.
-pub(crate) const TINY: Set = Set {
+pub(crate) const TINY: HparamsSet = HparamsSet {
     layers: 2,
     width: 128,
     heads: 4,
@@ -34,7 +34,7 @@ pub(crate) const TINY: Set = Set {
 };
 
 /// The base model for one GPU. Source: `transformer_base_single_gpu` of tensor2tensor 1.15.
-pub(crate) const BASE: Set = Set {
+pub(crate) const BASE: HparamsSet = HparamsSet {
     layers: 6,
     width: 512,
     heads: 8,
@@ -54,7 +54,7 @@ pub(crate) const BASE: Set = Set {
 #[derive(Debug)]
 pub(crate) struct Hparams<'a> {
     job: &'a Job,
-    pub(crate) set: Set,
+    pub(crate) set: HparamsSet,
     replaced: Params,
 }
 
@@ -63,7 +63,7 @@ impl<'a> Hparams<'a> {
     /// `Parameter` if `hparams` cannot be read.
     pub(crate) fn new(job: &'a Job) -> Result<Self> {
         let text: String = job.param("hparams", String::new())?;
-        let (set, replaced) = read(&text)?;
+        let (set, replaced) = parse_hparams(&text)?;
         Ok(Self { job, set, replaced })
     }
 
@@ -85,7 +85,7 @@ impl<'a> Hparams<'a> {
     }
 }
 
-fn read(text: &str) -> Result<(Set, Params)> {
+fn parse_hparams(text: &str) -> Result<(HparamsSet, Params)> {
     let wrong = || {
         let (name, given) = ("hparams".to_owned(), Json::from(text).to_string());
         let expected = "tiny, base or values such as batch_size=1024, joined by commas".to_owned();
@@ -111,14 +111,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sets_have_names_and_values_are_replaced() {
-        assert_eq!(read("").unwrap().0, TINY);
-        assert_eq!(read("base").unwrap().0, BASE);
-        let (set, replaced) = read("transformer_base_single_gpu, batch_size=2048,smoothing=0.2").unwrap();
+    fn hparams_sets_are_named_and_single_values_overridden() {
+        assert_eq!(parse_hparams("").unwrap().0, TINY);
+        assert_eq!(parse_hparams("base").unwrap().0, BASE);
+        let (set, replaced) = parse_hparams("transformer_base_single_gpu, batch_size=2048,smoothing=0.2").unwrap();
         assert_eq!(set, BASE);
         assert_eq!(replaced.get("batch-size", 1024u32).unwrap(), 2048);
         assert_eq!(replaced.get("smoothing", 0.1).unwrap(), 0.2);
         replaced.check().unwrap();
-        assert!(read("huge").unwrap_err().to_string().starts_with("parameter `hparams` must be tiny, base or"));
+        assert!(
+            parse_hparams("huge").unwrap_err().to_string().starts_with("parameter `hparams` must be tiny, base or")
+        );
     }
 }

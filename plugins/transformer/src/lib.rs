@@ -3,25 +3,25 @@
 //! It trains on any dataset with the text fields `source` and `target`, a sentence and its translation; it learns a
 //! vocabulary of subwords from them by itself. It publishes a model that translates text by beam search.
 
-mod beam;
-mod blocks;
+mod beam_search;
+mod bpe_tokenizer;
+mod encoder_decoder_layers;
 mod hparams;
 mod model;
-mod sentences;
-mod subwords;
 mod translate;
+mod translation_dataset;
 
 use saggar_plugin::losses::CrossEntropy;
-use saggar_plugin::optimizers::{Adam, LearningRate};
+use saggar_plugin::optimizers::{Adam, LearningRateSchedule};
 use saggar_plugin::{Dataset, Fit, Graph, Inputs, Job, Objective, Result, info};
 
 use hparams::Hparams;
 
-pub use beam::Beam;
-pub use model::{Architecture, Transformer};
-pub use sentences::Sentences;
-pub use subwords::Subwords;
+pub use beam_search::BeamSearch;
+pub use bpe_tokenizer::BpeTokenizer;
+pub use model::{Transformer, TransformerConfig};
 pub use translate::Translator;
+pub use translation_dataset::TranslationDataset;
 
 /// What stands after the end of a sentence.
 pub const PADDING: i32 = 0;
@@ -35,8 +35,8 @@ pub const FIRST_SUBWORD: i32 = 3;
 /// Trains on the dataset at `/data` and publishes the result.
 ///
 /// Parameters: `hparams` (a set and what replaces values of it: `tiny`, `base`, `base,batch_size=2048`), and each value by
-/// itself: `layers`, `width`, `heads`, `inner`, `dropout`, `smoothing`, `warmup`, `lr`, `vocabulary` (subwords), `length`
-/// (subwords of the longest sentence), `batch-size` (subwords in a batch), `accumulate`, `epochs`, `average` (share of the
+/// itself: `layers`, `width`, `heads`, `inner`, `dropout`, `label_smoothing`, `warmup`, `lr`, `vocabulary` (subwords), `length`
+/// (subwords of the longest sentence), `batch-size` (subwords in a batch), `gradient_accumulation_steps`, `epochs`, `exponential_moving_average` (share of the
 /// old in a running mean of the weights; 0 for none), `half` (compute in `float16`), `beam` and `alpha` (of the search that
 /// the model translates by), `model` (the name to publish under).
 ///
@@ -47,8 +47,9 @@ pub fn train(job: &Job) -> Result<()> {
     let set = hparams.set;
     let warmup: u64 = hparams.get("warmup", set.warmup)?;
     let peak = hparams.get("lr", set.rate)? / (warmup.max(1) as f64).sqrt();
-    let adam = Adam { beta2: 0.98, epsilon: 1e-9, ..Adam::new(LearningRate::InverseSquareRoot { peak, warmup }) };
-    let cross_entropy = CrossEntropy::new().smoothing(hparams.get("smoothing", 0.1)?).ignore(PADDING);
+    let adam =
+        Adam { beta2: 0.98, epsilon: 1e-9, ..Adam::new(LearningRateSchedule::InverseSquareRoot { peak, warmup }) };
+    let cross_entropy = CrossEntropy::new().label_smoothing(hparams.get("smoothing", 0.1)?).ignore_index(PADDING);
     let (name, epochs) = (job.param("model", "translator".to_owned())?, hparams.get("epochs", set.epochs)?);
     let (average, half) = (hparams.get("average", set.average)?, hparams.get("half", false)?);
     let (batch, accumulate) = (hparams.get("batch-size", 1024)?, hparams.get("accumulate", 1)?);
@@ -59,10 +60,10 @@ pub fn train(job: &Job) -> Result<()> {
     job.params().check()?;
 
     let data = Dataset::open("/data")?;
-    let sentences = Sentences::read(&data, vocabulary, architecture.length)?;
+    let sentences = TranslationDataset::read(&data, vocabulary, architecture.length)?;
     let feeds = sentences.feeds(batch)?;
     architecture.words = sentences.subwords().count() as u32;
-    info(&format!("{} subwords, {} parameters", architecture.words, architecture.parameters()));
+    info(&format!("{} subwords, {} parameters", architecture.words, architecture.parameter_count()));
 
     let variables = job.variables();
     let config = architecture.to_params().with("beam", beam).with("alpha", alpha);
@@ -77,9 +78,10 @@ pub fn train(job: &Job) -> Result<()> {
         let accuracy = cross_entropy.accuracy(&logits, &after)?;
         Ok(Objective::new(cross_entropy.loss(&logits, &after)?).metric("accuracy", accuracy))
     };
-    let mut fit = Fit::new(job, &variables, &adam, &objective).accumulate(accumulate).mixed_precision(half);
+    let mut fit =
+        Fit::new(job, &variables, &adam, &objective).gradient_accumulation_steps(accumulate).mixed_precision(half);
     if average > 0.0 {
-        fit = fit.average(average);
+        fit = fit.exponential_moving_average(average);
     }
     fit.epochs_of(&feeds, epochs)?;
     job.publish(&name, &variables, &config)?;
@@ -88,9 +90,9 @@ pub fn train(job: &Job) -> Result<()> {
 }
 
 /// All of it but the vocabulary, which is not known yet.
-fn architecture(hparams: &Hparams<'_>) -> Result<Architecture> {
+fn architecture(hparams: &Hparams<'_>) -> Result<TransformerConfig> {
     let set = hparams.set;
-    Ok(Architecture {
+    Ok(TransformerConfig {
         words: 0,
         length: hparams.get("length", set.length)?,
         layers: hparams.get("layers", set.layers)?,

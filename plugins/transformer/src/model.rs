@@ -1,14 +1,14 @@
 //! The network: words to vectors, through encoder and decoder, and back to words. One table serves all three.
 
-use saggar_plugin::layers::{Dropout, Embedding, padding_mask, sinusoids};
+use saggar_plugin::layers::{Dropout, Embedding, padding_mask, sinusoidal_position_encoding};
 use saggar_plugin::{Error, Operand, Params, Result, Variables};
 
 use crate::PADDING;
-use crate::blocks::{DecoderLayer, EncoderLayer};
+use crate::encoder_decoder_layers::{DecoderLayer, EncoderLayer};
 
 /// What the network's shapes follow from: the configuration of a model version.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Architecture {
+pub struct TransformerConfig {
     /// Numbers of the vocabulary, which both languages share.
     pub words: u32,
     /// Places of the longest sentence, its end included.
@@ -25,7 +25,7 @@ pub struct Architecture {
     pub dropout: f64,
 }
 
-impl Architecture {
+impl TransformerConfig {
     /// The architecture that a configuration describes.
     ///
     /// # Errors
@@ -55,7 +55,7 @@ impl Architecture {
     }
 
     /// How many numbers are learnt.
-    pub fn parameters(&self) -> u64 {
+    pub fn parameter_count(&self) -> u64 {
         let [width, inner] = [self.width, self.inner].map(u64::from);
         let attention = 4 * (width * width + width);
         let forward = 2 * width * inner + width + inner;
@@ -81,7 +81,7 @@ impl Transformer {
     /// # Errors
     /// `Parameter` for a width of 0; `Shape` if the width is no multiple of the heads; `Host` if the variables exist with
     /// other shapes.
-    pub fn new(v: &Variables, it: Architecture) -> Result<Self> {
+    pub fn new(v: &Variables, it: TransformerConfig) -> Result<Self> {
         if it.width == 0 {
             let (name, expected) = ("width".to_owned(), "at least 1".to_owned());
             return Err(Error::Parameter { name, expected, given: "0".to_owned() });
@@ -89,7 +89,7 @@ impl Transformer {
         let (encoder, decoder) = (v.scope("encoder"), v.scope("decoder"));
         let layer = |number: u32| format!("layer{number}");
         Ok(Self {
-            words: Embedding::with_deviation(&v.scope("words"), it.words, it.width, (it.width as f32).powf(-0.5))?,
+            words: Embedding::with_std(&v.scope("words"), it.words, it.width, (it.width as f32).powf(-0.5))?,
             width: it.width,
             dropout: Dropout::new(v, it.dropout),
             encoder: (0..it.layers)
@@ -109,7 +109,7 @@ impl Transformer {
         let padding = padding_mask(source, PADDING)?;
         let mut x = self.embed(source)?;
         for layer in &self.encoder {
-            x = layer.apply(&x, &padding)?;
+            x = layer.forward(&x, &padding)?;
         }
         Ok(x)
     }
@@ -123,7 +123,7 @@ impl Transformer {
         let padding = padding_mask(source, PADDING)?;
         let mut x = self.embed(target)?;
         for layer in &self.decoder {
-            x = layer.apply(&x, memory, &padding)?;
+            x = layer.forward(&x, memory, &padding)?;
         }
         Ok(x)
     }
@@ -137,8 +137,8 @@ impl Transformer {
     }
 
     fn embed(&self, words: &Operand) -> Result<Operand> {
-        let vectors = self.words.apply(words)?.mul_scalar(f64::from(self.width).sqrt())?;
-        self.dropout.apply(&sinusoids(&vectors)?)
+        let vectors = self.words.forward(words)?.mul_scalar(f64::from(self.width).sqrt())?;
+        self.dropout.forward(&sinusoidal_position_encoding(&vectors)?)
     }
 }
 
@@ -147,17 +147,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_configuration_describes_its_architecture() {
-        let it = Architecture { words: 9, length: 5, layers: 1, width: 4, heads: 2, inner: 8, dropout: 0.1 };
+    fn a_transformer_config_round_trips_through_params() {
+        let it = TransformerConfig { words: 9, length: 5, layers: 1, width: 4, heads: 2, inner: 8, dropout: 0.1 };
         let config = Params::parse(&it.to_params().to_string()).unwrap();
-        assert_eq!(Architecture::from_params(&config).unwrap(), it);
+        assert_eq!(TransformerConfig::from_params(&config).unwrap(), it);
         config.check().unwrap();
     }
 
     #[test]
-    fn the_base_model_has_the_papers_size() {
-        let it = Architecture { words: 37_000, length: 64, layers: 6, width: 512, heads: 8, inner: 2048, dropout: 0.1 };
+    fn the_base_model_has_the_parameter_count_of_the_paper() {
+        let it =
+            TransformerConfig { words: 37_000, length: 64, layers: 6, width: 512, heads: 8, inner: 2048, dropout: 0.1 };
         // The paper says 65 million, with biases where it has them.
-        assert_eq!(it.parameters() / 1_000_000, 63);
+        assert_eq!(it.parameter_count() / 1_000_000, 63);
     }
 }

@@ -5,9 +5,9 @@ use saggar_plugin::{
     descriptor, named, unpadded,
 };
 
-use crate::beam::Beam;
-use crate::model::{Architecture, Transformer};
-use crate::subwords::Subwords;
+use crate::beam_search::BeamSearch;
+use crate::bpe_tokenizer::BpeTokenizer;
+use crate::model::{Transformer, TransformerConfig};
 use crate::{BEGIN, END, PADDING};
 
 /// Bytes of a text, source or translation.
@@ -22,18 +22,18 @@ const BEAM_MAX: u32 = 64;
 /// much a sentence's length is forgiven.
 #[derive(Debug)]
 pub struct Translator {
-    subwords: Subwords,
+    subwords: BpeTokenizer,
     beam: u32,
     alpha: f64,
     /// Ascending, by the length of the source.
-    sources: Vec<Source>,
+    sources: Vec<SourceBucket>,
     length: u32,
     words: usize,
 }
 
 /// The graphs for sources up to a length.
 #[derive(Debug)]
-struct Source {
+struct SourceBucket {
     length: u32,
     /// From a source to its memory, once a sentence.
     encode: Executable,
@@ -43,7 +43,7 @@ struct Source {
 
 impl Predictor for Translator {
     fn load(variables: Variables, config: Params) -> Result<Self> {
-        let it = Architecture::from_params(&config)?;
+        let it = TransformerConfig::from_params(&config)?;
         let (beam, alpha): (u32, f64) = (config.require("beam")?, config.require("alpha")?);
         let numbers: Vec<i32> = config.require("subwords")?;
         config.check()?;
@@ -53,7 +53,8 @@ impl Predictor for Translator {
         if !(1..=BEAM_MAX).contains(&beam) {
             return wrong("beam", "from 1 to 64", beam.to_string());
         }
-        let Some(subwords) = Subwords::from_numbers(&numbers).filter(|subwords| subwords.count() == it.words as usize)
+        let Some(subwords) =
+            BpeTokenizer::from_numbers(&numbers).filter(|subwords| subwords.count() == it.words as usize)
         else {
             return wrong(
                 "subwords",
@@ -63,8 +64,8 @@ impl Predictor for Translator {
         };
         let (length, words) = (it.length, it.words as usize);
         let transformer = Transformer::new(&variables, it.clone())?;
-        let source = |length: &u32| Source::new(&transformer, &it, *length, beam);
-        let sources = lengths(length).iter().map(source).collect::<Result<_>>()?;
+        let source = |length: &u32| SourceBucket::new(&transformer, &it, *length, beam);
+        let sources = bucket_lengths(length).iter().map(source).collect::<Result<_>>()?;
         Ok(Self { subwords, beam, alpha, sources, length, words })
     }
 
@@ -88,7 +89,7 @@ impl Predictor for Translator {
             return Err(Error::Parameter { name, expected, given: beam.to_string() });
         }
         let alpha = named(&inputs, "alpha")?.read_f32()?.first().copied().map_or(self.alpha, f64::from);
-        let search = Beam::new(beam as usize, alpha, [BEGIN, END], self.length as usize);
+        let search = BeamSearch::new(beam as usize, alpha, [BEGIN, END], self.length as usize);
         let translation = self.translate(&String::from_utf8_lossy(unpadded(&bytes)), search)?;
         let mut bytes = translation.into_bytes();
         bytes.resize(TEXT_BYTES as usize, 0);
@@ -98,7 +99,7 @@ impl Predictor for Translator {
 }
 
 impl Translator {
-    fn translate(&self, text: &str, mut search: Beam) -> Result<String> {
+    fn translate(&self, text: &str, mut search: BeamSearch) -> Result<String> {
         let mut sentence = self.subwords.encode(text);
         if sentence.is_empty() {
             return Ok(String::new());
@@ -115,7 +116,7 @@ impl Translator {
         let memory = named(&encoded, "memory")?;
         for so_far in 1..=self.length {
             let Some((places, next)) = source.next.iter().find(|(places, _)| *places >= so_far) else { break };
-            let Some(words) = rows(&search, self.beam, *places) else { break };
+            let Some(words) = padded_prefixes(&search, self.beam, *places) else { break };
             let words = Tensor::from_i32(&[self.beam, *places], &words)?;
             let last = Tensor::from_i32(&[], &[so_far as i32 - 1])?;
             let inputs = [("source", &sentence), ("memory", memory), ("words", &words), ("last", &last)];
@@ -130,8 +131,8 @@ impl Translator {
     }
 }
 
-impl Source {
-    fn new(transformer: &Transformer, it: &Architecture, length: u32, beam: u32) -> Result<Self> {
+impl SourceBucket {
+    fn new(transformer: &Transformer, it: &TransformerConfig, length: u32, beam: u32) -> Result<Self> {
         let graph = Graph::new();
         let sentence = descriptor(DataType::Int32, [1, length]);
         let memory = transformer.encode(&graph.input("source", &sentence)?)?;
@@ -149,22 +150,22 @@ impl Source {
             let logs = logits.sub(&logits.reduce_log_sum_exp(&[1], true)?)?;
             Ok((places, graph.build([("logs", &logs)])?))
         };
-        Ok(Self { length, encode, next: lengths(it.length).into_iter().map(next).collect::<Result<_>>()? })
+        Ok(Self { length, encode, next: bucket_lengths(it.length).into_iter().map(next).collect::<Result<_>>()? })
     }
 }
 
 /// Lengths that there are graphs for: short sentences need not wait for the places of long ones.
-fn lengths(longest: u32) -> Vec<u32> {
+fn bucket_lengths(longest: u32) -> Vec<u32> {
     let mut lengths: Vec<u32> = [4, 2, 1].into_iter().map(|part| longest.div_ceil(part)).collect();
     lengths.dedup();
     lengths
 }
 
 /// The sentences under way, filled up to `[beam, places]`; none once the search is over.
-fn rows(search: &Beam, beam: u32, places: u32) -> Option<Vec<i32>> {
+fn padded_prefixes(search: &BeamSearch, beam: u32, places: u32) -> Option<Vec<i32>> {
     let (beam, places) = (beam as usize, places as usize);
     let mut rows = Vec::with_capacity(beam * places);
-    for words in search.prefixes() {
+    for words in search.active_prefixes() {
         rows.extend(words);
         rows.resize(rows.len().next_multiple_of(places), PADDING);
     }
@@ -178,15 +179,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn short_sentences_have_graphs_of_their_own() {
-        assert_eq!(lengths(64), [16, 32, 64]);
-        assert_eq!(lengths(3), [1, 2, 3]);
-        assert_eq!(lengths(1), [1]);
+    fn short_sentences_have_their_own_graphs() {
+        assert_eq!(bucket_lengths(64), [16, 32, 64]);
+        assert_eq!(bucket_lengths(3), [1, 2, 3]);
+        assert_eq!(bucket_lengths(1), [1]);
     }
 
     #[test]
-    fn sentences_under_way_are_filled_up() {
-        let beam = Beam::new(2, 0.6, [BEGIN, END], 4);
-        assert_eq!(rows(&beam, 2, 3), Some(vec![BEGIN, 0, 0, 0, 0, 0]));
+    fn active_prefixes_are_padded() {
+        let beam = BeamSearch::new(2, 0.6, [BEGIN, END], 4);
+        assert_eq!(padded_prefixes(&beam, 2, 3), Some(vec![BEGIN, 0, 0, 0, 0, 0]));
     }
 }

@@ -10,7 +10,7 @@ use saggar_plugin::Params;
 mod interpreter;
 
 fuzz_target!(|file: &[u8]| {
-    let mut variables = interpreter::Variables::default();
+    let mut variables = interpreter::TestWeightStore::default();
     let Ok(config) = import(file, &Params::new(), &mut variables) else { return };
     restore(&config).expect("a configuration of the importer's own");
 });

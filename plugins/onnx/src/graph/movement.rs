@@ -1,38 +1,38 @@
 //! Moving elements, and choosing them by index.
 
-use super::{Built, Graph, Scatter};
-use crate::elem::Elem;
+use super::{FoldingGraph, ScatterMode, ValueResult};
+use crate::elem::ElementType;
 use crate::error::{Error, Result};
 use crate::fold;
-use crate::value::{Value, elements};
+use crate::value::{GraphValue, element_count};
 
-impl Graph<'_> {
+impl FoldingGraph<'_> {
     /// The same elements under another shape.
     ///
     /// # Errors
-    /// `Host`; `Invalid` if the sizes differ.
-    pub fn reshape(&mut self, x: &Value, shape: &[usize]) -> Built {
+    /// `HostBackend`; `Invalid` if the sizes differ.
+    pub fn reshape(&mut self, x: &GraphValue, shape: &[usize]) -> ValueResult {
         if x.shape() == shape {
             return Ok(x.clone());
         }
-        if elements(shape)? != x.len() {
+        if element_count(shape)? != x.len() {
             return Err(Error::invalid(format!("shape {:?} cannot become {shape:?}", x.shape())));
         }
         if let Some(constant) = x.constant()
-            && self.affordable(constant.len())
+            && self.reserve_fold_budget(constant.len())
         {
             return Ok(fold::reshape(constant, shape).into());
         }
         let operand = self.operand(x)?;
         let made = self.backend.reshape(&operand, shape);
-        self.made(x.elem(), made)
+        self.wrap_operand(x.elem(), made)
     }
 
     /// Result axis `i` is axis `permutation[i]`.
     ///
     /// # Errors
-    /// `Host`; `Invalid` if it is no permutation of the axes.
-    pub fn transpose(&mut self, x: &Value, permutation: &[usize]) -> Built {
+    /// `HostBackend`; `Invalid` if it is no permutation of the axes.
+    pub fn transpose(&mut self, x: &GraphValue, permutation: &[usize]) -> ValueResult {
         let mut sorted = permutation.to_vec();
         sorted.sort_unstable();
         if !sorted.iter().copied().eq(0..x.rank()) {
@@ -42,20 +42,20 @@ impl Graph<'_> {
             return Ok(x.clone());
         }
         if let Some(constant) = x.constant()
-            && self.affordable(constant.len())
+            && self.reserve_fold_budget(constant.len())
         {
             return Ok(fold::transpose(constant, permutation).into());
         }
         let operand = self.operand(x)?;
         let made = self.backend.transpose(&operand, permutation);
-        self.made(x.elem(), made)
+        self.wrap_operand(x.elem(), made)
     }
 
     /// Two axes exchanged.
     ///
     /// # Errors
-    /// As [`Graph::transpose`].
-    pub fn swap(&mut self, x: &Value, a: usize, b: usize) -> Built {
+    /// As [`FoldingGraph::transpose`].
+    pub fn swap_axes(&mut self, x: &GraphValue, a: usize, b: usize) -> ValueResult {
         let mut permutation: Vec<usize> = (0..x.rank()).collect();
         permutation.swap(a, b);
         self.transpose(x, &permutation)
@@ -64,8 +64,8 @@ impl Graph<'_> {
     /// Dimensions of size 1 repeated to exactly this shape.
     ///
     /// # Errors
-    /// `Host`; `Invalid` if the shapes do not fit.
-    pub fn expand(&mut self, x: &Value, shape: &[usize]) -> Built {
+    /// `HostBackend`; `Invalid` if the shapes do not fit.
+    pub fn expand(&mut self, x: &GraphValue, shape: &[usize]) -> ValueResult {
         if x.shape() == shape {
             return Ok(x.clone());
         }
@@ -75,38 +75,38 @@ impl Graph<'_> {
             return Err(Error::invalid(format!("shape {:?} cannot be repeated to {shape:?}", x.shape())));
         }
         if let Some(constant) = x.constant()
-            && self.affordable(elements(shape)?)
+            && self.reserve_fold_budget(element_count(shape)?)
         {
             return Ok(fold::expand(constant, shape).into());
         }
         let operand = self.operand(x)?;
         let made = self.backend.expand(&operand, shape);
-        self.made(x.elem(), made)
+        self.wrap_operand(x.elem(), made)
     }
 
     /// `sizes[i]` elements from `starts[i]`, every `steps[i]`-th, along each axis; they are inside.
     ///
     /// # Errors
-    /// `Host`.
-    pub fn slice(&mut self, x: &Value, starts: &[usize], sizes: &[usize], steps: &[usize]) -> Built {
+    /// `HostBackend`.
+    pub fn slice(&mut self, x: &GraphValue, starts: &[usize], sizes: &[usize], steps: &[usize]) -> ValueResult {
         if starts.iter().all(|&start| start == 0) && sizes == x.shape() {
             return Ok(x.clone());
         }
         if let Some(constant) = x.constant()
-            && self.affordable(sizes.iter().product())
+            && self.reserve_fold_budget(sizes.iter().product())
         {
             return Ok(fold::slice(constant, starts, sizes, steps).into());
         }
         let operand = self.operand(x)?;
         let made = self.backend.slice(&operand, starts, sizes, steps);
-        self.made(x.elem(), made)
+        self.wrap_operand(x.elem(), made)
     }
 
     /// Elements `start .. start + size` along `axis`.
     ///
     /// # Errors
-    /// `Host`; `Invalid` if they are not inside.
-    pub fn narrow(&mut self, x: &Value, axis: usize, start: usize, size: usize) -> Built {
+    /// `HostBackend`; `Invalid` if they are not inside.
+    pub fn narrow(&mut self, x: &GraphValue, axis: usize, start: usize, size: usize) -> ValueResult {
         let dim = x.dim(axis)?;
         if start.checked_add(size).is_none_or(|end| end > dim) {
             return Err(Error::invalid(format!(
@@ -124,8 +124,8 @@ impl Graph<'_> {
     /// The element at `index` along `axis`; the axis goes.
     ///
     /// # Errors
-    /// As [`Graph::narrow`].
-    pub fn at(&mut self, x: &Value, axis: usize, index: usize) -> Built {
+    /// As [`FoldingGraph::narrow`].
+    pub fn index_axis(&mut self, x: &GraphValue, axis: usize, index: usize) -> ValueResult {
         let slice = self.narrow(x, axis, index, 1)?;
         let mut shape = slice.shape().to_vec();
         shape.remove(axis);
@@ -135,8 +135,8 @@ impl Graph<'_> {
     /// Joined along `axis`.
     ///
     /// # Errors
-    /// `Host`; `Invalid` if there is nothing to join or types or shapes differ.
-    pub fn concat(&mut self, xs: &[Value], axis: usize) -> Built {
+    /// `HostBackend`; `Invalid` if there is nothing to join or types or shapes differ.
+    pub fn concat(&mut self, xs: &[GraphValue], axis: usize) -> ValueResult {
         let first = xs.first().ok_or_else(|| Error::invalid("nothing to join"))?;
         if let [only] = xs {
             return Ok(only.clone());
@@ -155,130 +155,139 @@ impl Graph<'_> {
         shape[axis] = total;
         let constants: Option<Vec<_>> = xs.iter().map(|x| x.constant().map(|c| &**c)).collect();
         if let Some(constants) = constants
-            && self.affordable(elements(&shape)?)
+            && self.reserve_fold_budget(element_count(&shape)?)
         {
             return Ok(fold::concat(&constants, axis).into());
         }
         let operands = xs.iter().map(|x| self.operand(x)).collect::<Result<Vec<_>>>()?;
         let made = self.backend.concat(&operands, axis);
-        self.made(first.elem(), made)
+        self.wrap_operand(first.elem(), made)
     }
 
     /// `value` added before and after along each axis.
     ///
     /// # Errors
-    /// `Host`; `Invalid` if there are too many elements.
-    pub fn pad(&mut self, x: &Value, low: &[usize], high: &[usize], value: f64) -> Built {
+    /// `HostBackend`; `Invalid` if there are too many elements.
+    pub fn pad(&mut self, x: &GraphValue, low: &[usize], high: &[usize], value: f64) -> ValueResult {
         if low.iter().chain(high).all(|&count| count == 0) {
             return Ok(x.clone());
         }
         let sizes = x.shape().iter().zip(low).zip(high);
         let shape: Vec<usize> =
             sizes.map(|((dim, low), high)| dim.saturating_add(*low).saturating_add(*high)).collect();
-        let count = elements(&shape)?;
+        let count = element_count(&shape)?;
         if let Some(constant) = x.constant()
-            && self.affordable(count)
+            && self.reserve_fold_budget(count)
         {
             return Ok(fold::pad(constant, low, high, value).into());
         }
         let operand = self.operand(x)?;
         let made = self.backend.pad(&operand, low, high, value);
-        self.made(x.elem(), made)
+        self.wrap_operand(x.elem(), made)
     }
 
     /// Order reversed along `axes`.
     ///
     /// # Errors
-    /// `Host`.
-    pub fn reverse(&mut self, x: &Value, axes: &[usize]) -> Built {
+    /// `HostBackend`.
+    pub fn reverse(&mut self, x: &GraphValue, axes: &[usize]) -> ValueResult {
         if let Some(constant) = x.constant()
-            && self.affordable(constant.len())
+            && self.reserve_fold_budget(constant.len())
         {
             return Ok(fold::reverse(constant, axes).into());
         }
         let operand = self.operand(x)?;
         let made = self.backend.reverse(&operand, axes);
-        self.made(x.elem(), made)
+        self.wrap_operand(x.elem(), made)
     }
 
-    /// Slices along `axis` at `indices`; negative ones count from the end.
+    /// Slices along `axis` at `index_operand`; negative ones count from the end.
     ///
     /// # Errors
-    /// `Host`.
-    pub fn gather(&mut self, x: &Value, indices: &Value, axis: usize) -> Built {
+    /// `HostBackend`.
+    pub fn gather(&mut self, x: &GraphValue, indices: &GraphValue, axis: usize) -> ValueResult {
         x.dim(axis)?;
         let shape = [&x.shape()[..axis], indices.shape(), &x.shape()[axis + 1..]].concat();
         if let (Some(constant), Some(wanted)) = (x.constant(), indices.constant())
-            && self.affordable(elements(&shape)?)
+            && self.reserve_fold_budget(element_count(&shape)?)
             && let Some(folded) = fold::gather(constant, wanted, axis)
         {
             return Ok(folded.into());
         }
         let operand = self.operand(x)?;
-        let indices = self.indices(indices)?;
+        let indices = self.index_operand(indices)?;
         let made = self.backend.gather(&operand, &indices, axis);
-        self.made(x.elem(), made)
+        self.wrap_operand(x.elem(), made)
     }
 
     /// Indices in a type that the host takes.
-    fn indices(&mut self, indices: &Value) -> Result<crate::value::Operand> {
-        let taken = matches!(indices.elem(), Elem::Int32 | Elem::Int64 | Elem::Uint32 | Elem::Uint8);
-        let indices = if taken { indices.clone() } else { self.cast(indices, Elem::Int32)? };
+    fn index_operand(&mut self, indices: &GraphValue) -> Result<crate::value::BackendOperand> {
+        let taken = matches!(
+            indices.elem(),
+            ElementType::Int32 | ElementType::Int64 | ElementType::Uint32 | ElementType::Uint8
+        );
+        let indices = if taken { indices.clone() } else { self.cast(indices, ElementType::Int32)? };
         self.operand(&indices)
     }
 
     /// Along `axis` the element that the index in the same place names.
     ///
     /// # Errors
-    /// `Host`.
-    pub fn gather_elements(&mut self, x: &Value, indices: &Value, axis: usize) -> Built {
-        let (operand, indices) = (self.operand(x)?, self.indices(indices)?);
+    /// `HostBackend`.
+    pub fn gather_elements(&mut self, x: &GraphValue, indices: &GraphValue, axis: usize) -> ValueResult {
+        let (operand, indices) = (self.operand(x)?, self.index_operand(indices)?);
         let made = self.backend.gather_elements(&operand, &indices, axis);
-        self.made(x.elem(), made)
+        self.wrap_operand(x.elem(), made)
     }
 
-    /// What the last dimension of `indices` names along the first axes.
+    /// What the last dimension of `index_operand` names along the first axes.
     ///
     /// # Errors
-    /// `Host`.
-    pub fn gather_nd(&mut self, x: &Value, indices: &Value) -> Built {
-        let (operand, indices) = (self.operand(x)?, self.indices(indices)?);
+    /// `HostBackend`.
+    pub fn gather_nd(&mut self, x: &GraphValue, indices: &GraphValue) -> ValueResult {
+        let (operand, indices) = (self.operand(x)?, self.index_operand(indices)?);
         let made = self.backend.gather_nd(&operand, &indices);
-        self.made(x.elem(), made)
+        self.wrap_operand(x.elem(), made)
     }
 
-    /// `x` with `updates` combined into the places that [`Graph::gather_elements`] reads.
+    /// `x` with `updates` combined into the places that [`FoldingGraph::gather_elements`] reads.
     ///
     /// # Errors
-    /// `Host`.
+    /// `HostBackend`.
     pub fn scatter_elements(
         &mut self,
-        x: &Value,
-        indices: &Value,
-        updates: &Value,
+        x: &GraphValue,
+        indices: &GraphValue,
+        updates: &GraphValue,
         axis: usize,
-        how: Scatter,
-    ) -> Built {
-        let (operand, indices, updates) = (self.operand(x)?, self.indices(indices)?, self.operand(updates)?);
+        how: ScatterMode,
+    ) -> ValueResult {
+        let (operand, indices, updates) = (self.operand(x)?, self.index_operand(indices)?, self.operand(updates)?);
         let made = self.backend.scatter_elements(&operand, &indices, &updates, axis, how);
-        self.made(x.elem(), made)
+        self.wrap_operand(x.elem(), made)
     }
 
-    /// `x` with `updates` combined into the places that [`Graph::gather_nd`] reads.
+    /// `x` with `updates` combined into the places that [`FoldingGraph::gather_nd`] reads.
     ///
     /// # Errors
-    /// `Host`.
-    pub fn scatter_nd(&mut self, x: &Value, indices: &Value, updates: &Value, how: Scatter) -> Built {
-        let (operand, indices, updates) = (self.operand(x)?, self.indices(indices)?, self.operand(updates)?);
+    /// `HostBackend`.
+    pub fn scatter_nd(
+        &mut self,
+        x: &GraphValue,
+        indices: &GraphValue,
+        updates: &GraphValue,
+        how: ScatterMode,
+    ) -> ValueResult {
+        let (operand, indices, updates) = (self.operand(x)?, self.index_operand(indices)?, self.operand(updates)?);
         let made = self.backend.scatter_nd(&operand, &indices, &updates, how);
-        self.made(x.elem(), made)
+        self.wrap_operand(x.elem(), made)
     }
 
     /// An axis of size 1 added before `axis`.
     ///
     /// # Errors
-    /// `Host`.
-    pub fn unsqueeze(&mut self, x: &Value, axis: usize) -> Built {
+    /// `HostBackend`.
+    pub fn unsqueeze(&mut self, x: &GraphValue, axis: usize) -> ValueResult {
         let mut shape = x.shape().to_vec();
         shape.insert(axis, 1);
         self.reshape(x, &shape)
@@ -287,8 +296,8 @@ impl Graph<'_> {
     /// Axes of size 1 taken away.
     ///
     /// # Errors
-    /// `Host`; `Invalid` if one has another size.
-    pub fn squeeze(&mut self, x: &Value, axes: &[usize]) -> Built {
+    /// `HostBackend`; `Invalid` if one has another size.
+    pub fn squeeze(&mut self, x: &GraphValue, axes: &[usize]) -> ValueResult {
         if let Some(axis) = axes.iter().find(|&&axis| x.shape().get(axis) != Some(&1)) {
             return Err(Error::invalid(format!("axis {axis} of {:?} has not size 1", x.shape())));
         }

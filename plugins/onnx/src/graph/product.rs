@@ -1,33 +1,33 @@
 //! Products and windows.
 
-use super::{Built, Graph, Pooling, Windows};
+use super::{FoldingGraph, PlaneWindows, PoolingMode, ValueResult};
 use crate::error::{Error, Result};
-use crate::value::{Value, broadcast};
+use crate::value::{GraphValue, broadcast_shapes};
 
 /// Elements of the products that an integer matrix product is summed from.
 const INTEGER_PRODUCTS_MAX: usize = 1 << 24;
 
-impl Graph<'_> {
+impl FoldingGraph<'_> {
     /// The matrix product, leading dimensions broadcast. Both have at least 2 dimensions.
     ///
     /// The host multiplies floats; integers are multiplied element by element and summed.
     ///
     /// # Errors
-    /// `Host`; `Invalid` if shapes do not fit; `Unsupported` for large integer products.
-    pub fn matmul(&mut self, a: &Value, b: &Value) -> Built {
+    /// `HostBackend`; `Invalid` if shapes do not fit; `Unsupported` for large integer products.
+    pub fn matmul(&mut self, a: &GraphValue, b: &GraphValue) -> ValueResult {
         if !a.elem().is_float() {
             return self.integer_matmul(a, b);
         }
         let (x, y) = (self.operand(a)?, self.operand(b)?);
         let made = self.backend.matmul(&x, &y);
-        self.made(a.elem(), made)
+        self.wrap_operand(a.elem(), made)
     }
 
-    fn integer_matmul(&mut self, a: &Value, b: &Value) -> Built {
+    fn integer_matmul(&mut self, a: &GraphValue, b: &GraphValue) -> ValueResult {
         let (rank_a, rank_b) = (a.rank(), b.rank());
         let left = self.unsqueeze(a, rank_a)?;
         let right = self.unsqueeze(b, rank_b - 2)?;
-        let shape = broadcast(left.shape(), right.shape())?;
+        let shape = broadcast_shapes(left.shape(), right.shape())?;
         if shape.iter().try_fold(1usize, |n, &dim| n.checked_mul(dim)).is_none_or(|n| n > INTEGER_PRODUCTS_MAX) {
             return Err(Error::unsupported(format!(
                 "an integer matrix product of {:?} and {:?}",
@@ -37,54 +37,60 @@ impl Graph<'_> {
         }
         let products = self.mul(&left, &right)?;
         let axis = products.rank() - 2;
-        let sum = self.reduce(crate::backend::Reduction::Sum, &products, &[axis])?;
+        let sum = self.reduce(crate::backend::ReductionOperator::Sum, &products, &[axis])?;
         self.squeeze(&sum, &[axis])
     }
 
     /// Cross-correlation of `x` `[n, c, h, w]` with `filter` `[o, c / groups, kh, kw]`.
     ///
     /// # Errors
-    /// `Host`.
+    /// `HostBackend`.
     pub fn conv2d(
         &mut self,
-        x: &Value,
-        filter: &Value,
-        bias: Option<&Value>,
-        windows: Windows,
+        x: &GraphValue,
+        filter: &GraphValue,
+        bias: Option<&GraphValue>,
+        windows: PlaneWindows,
         groups: usize,
-    ) -> Built {
+    ) -> ValueResult {
         let (operand, filter) = (self.operand(x)?, self.operand(filter)?);
         let bias = bias.map(|bias| self.operand(bias)).transpose()?;
         let made = self.backend.conv2d(&operand, &filter, bias.as_ref(), windows, groups);
-        self.made(x.elem(), made)
+        self.wrap_operand(x.elem(), made)
     }
 
     /// The adjoint of a convolution, to height and width `size`.
     ///
     /// # Errors
-    /// `Host`.
+    /// `HostBackend`.
     pub fn conv_transpose2d(
         &mut self,
-        x: &Value,
-        filter: &Value,
-        bias: Option<&Value>,
-        windows: Windows,
+        x: &GraphValue,
+        filter: &GraphValue,
+        bias: Option<&GraphValue>,
+        windows: PlaneWindows,
         groups: usize,
         size: [usize; 2],
-    ) -> Built {
+    ) -> ValueResult {
         let (operand, filter) = (self.operand(x)?, self.operand(filter)?);
         let bias = bias.map(|bias| self.operand(bias)).transpose()?;
         let made = self.backend.conv_transpose2d(&operand, &filter, bias.as_ref(), windows, groups, size);
-        self.made(x.elem(), made)
+        self.wrap_operand(x.elem(), made)
     }
 
     /// The largest or the mean of each window; padding takes no part.
     ///
     /// # Errors
-    /// `Host`.
-    pub fn pool2d(&mut self, how: Pooling, x: &Value, window: [usize; 2], windows: Windows) -> Result<Value> {
+    /// `HostBackend`.
+    pub fn pool2d(
+        &mut self,
+        how: PoolingMode,
+        x: &GraphValue,
+        window: [usize; 2],
+        windows: PlaneWindows,
+    ) -> Result<GraphValue> {
         let operand = self.operand(x)?;
         let made = self.backend.pool2d(how, &operand, window, windows);
-        self.made(x.elem(), made)
+        self.wrap_operand(x.elem(), made)
     }
 }

@@ -1,22 +1,22 @@
 //! Attention and rotary embeddings. Source: ONNX 23 to 25.
 
-use super::{Outcome, one};
-use crate::backend::Reduction;
-use crate::call::Call;
-use crate::elem::Elem;
+use super::{RuleResult, single_result};
+use crate::backend::ReductionOperator;
+use crate::call::OperatorCall;
+use crate::elem::ElementType;
 use crate::error::{Error, Result};
-use crate::graph::{Built, Graph};
-use crate::value::{Constant, Value, size};
+use crate::graph::{FoldingGraph, ValueResult};
+use crate::value::{ConstantTensor, GraphValue, checked_size};
 
 /// Positions that a window reaches to one side at most: no tensor has more, and positions stay 32-bit integers.
 const WINDOW_MAX: i64 = 1 << 30;
 
 /// `[batch, steps, heads * d]` as `[batch, heads, steps, d]`; four dimensions stay.
-fn with_heads(g: &mut Graph, x: &Value, heads: Option<i64>) -> Built {
+fn split_heads(g: &mut FoldingGraph, x: &GraphValue, heads: Option<i64>) -> ValueResult {
     match *x.shape() {
         [_, _, _, _] => Ok(x.clone()),
         [batch, steps, width] => {
-            let heads = size(heads.unwrap_or(0), "the number of heads")?;
+            let heads = checked_size(heads.unwrap_or(0), "the number of heads")?;
             if heads == 0 || width % heads != 0 {
                 return Err(Error::invalid(format!("{width} features in {heads} heads")));
             }
@@ -30,11 +30,11 @@ fn with_heads(g: &mut Graph, x: &Value, heads: Option<i64>) -> Built {
 /// Attention: its result, keys and values with the past's, and the scores at the stage that is asked for.
 ///
 /// A row that may attend no key gives zeros. Source: ONNX Attention-25, whose text also holds for versions 23 and 24.
-pub(super) fn attention(g: &mut Graph, call: &Call) -> Outcome {
+pub(super) fn attention(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let flat = call.input(0)?.rank() == 3;
-    let q = with_heads(g, call.input(0)?, call.maybe_int("q_num_heads"))?;
-    let k = with_heads(g, call.input(1)?, call.maybe_int("kv_num_heads"))?;
-    let v = with_heads(g, call.input(2)?, call.maybe_int("kv_num_heads"))?;
+    let q = split_heads(g, call.input(0)?, call.optional_int("q_num_heads"))?;
+    let k = split_heads(g, call.input(1)?, call.optional_int("kv_num_heads"))?;
+    let v = split_heads(g, call.input(2)?, call.optional_int("kv_num_heads"))?;
     let past = past_length(call)?;
     let k = match call.optional(4) {
         Some(past) => g.concat(&[past.clone(), k], 2)?,
@@ -44,27 +44,27 @@ pub(super) fn attention(g: &mut Graph, call: &Call) -> Outcome {
         Some(past) => g.concat(&[past.clone(), v], 2)?,
         None => v,
     };
-    let (keys, values) = (repeated(g, &k, q.dim(1)?)?, repeated(g, &v, q.dim(1)?)?);
+    let (keys, values) = (repeat_heads(g, &k, q.dim(1)?)?, repeat_heads(g, &v, q.dim(1)?)?);
     let scale = call.attribute("scale").map_or(1.0 / (q.dim(3)? as f64).sqrt(), |scale| f64::from(scale.f));
     // Half of the factor on each side, so that neither product overflows.
-    let (left, right) = (g.times(&q, scale.sqrt())?, g.times(&keys, scale.sqrt())?);
-    let right = g.swap(&right, 2, 3)?;
+    let (left, right) = (g.mul_scalar(&q, scale.sqrt())?, g.mul_scalar(&keys, scale.sqrt())?);
+    let right = g.swap_axes(&right, 2, 3)?;
     let raw = g.matmul(&left, &right)?;
     let softcap = call.float("softcap", 0.0);
     let capped = if softcap > 0.0 {
-        let scaled = g.times(&raw, 1.0 / softcap)?;
+        let scaled = g.mul_scalar(&raw, 1.0 / softcap)?;
         let curve = g.tanh(&scaled)?;
-        g.times(&curve, softcap)?
+        g.mul_scalar(&curve, softcap)?
     } else {
         raw.clone()
     };
     let mask = AttentionMask::new(g, call, q.elem(), [q.dim(2)?, k.dim(2)?], past)?;
     let masked = mask.apply(g, &capped)?;
-    let weights = match call.elem("softmax_precision")? {
-        None | Some(Elem::Float16) => g.softmax(&masked, 3)?,
+    let weights = match call.element_type("softmax_precision")? {
+        None | Some(ElementType::Float16) => g.softmax(&masked, 3)?,
         // Single precision is the widest that the host has.
-        Some(Elem::Float32 | Elem::Float64) => {
-            let wide = g.cast(&masked, Elem::Float32)?;
+        Some(ElementType::Float32 | ElementType::Float64) => {
+            let wide = g.cast(&masked, ElementType::Float32)?;
             let weights = g.softmax(&wide, 3)?;
             g.cast(&weights, q.elem())?
         }
@@ -91,7 +91,7 @@ pub(super) fn attention(g: &mut Graph, call: &Call) -> Outcome {
 ///
 /// # Errors
 /// `Invalid` if only one half of the cache is given, or a cache outside of the operator too.
-fn past_length(call: &Call) -> Result<usize> {
+fn past_length(call: &OperatorCall) -> Result<usize> {
     match (call.optional(4), call.optional(5), call.optional(6)) {
         (Some(_), None, _) | (None, Some(_), _) => Err(Error::invalid("past_key and past_value go together")),
         (Some(_), Some(_), Some(_)) => Err(Error::invalid("nonpad_kv_seqlen excludes past_key and past_value")),
@@ -101,7 +101,7 @@ fn past_length(call: &Call) -> Result<usize> {
 }
 
 /// Each head as often as several query heads share it.
-fn repeated(g: &mut Graph, x: &Value, heads: usize) -> Built {
+fn repeat_heads(g: &mut FoldingGraph, x: &GraphValue, heads: usize) -> ValueResult {
     let &[batch, own, steps, width] = x.shape() else { return Err(Error::invalid("not of four dimensions")) };
     if own == heads {
         return Ok(x.clone());
@@ -117,27 +117,33 @@ fn repeated(g: &mut Graph, x: &Value, heads: usize) -> Built {
 /// Which keys each query may attend: numbers added to the scores, and positions that are allowed.
 struct AttentionMask {
     /// Added to the scores.
-    added: Option<Value>,
+    added: Option<GraphValue>,
     /// Where it is 0, the score becomes minus infinity.
-    allowed: Option<Value>,
+    allowed: Option<GraphValue>,
     /// Where it is 1, the query may attend no key; the last dimension is 1. `None` where there can be no such query.
-    empty: Option<Value>,
+    empty: Option<GraphValue>,
 }
 
 impl AttentionMask {
-    /// The mask operand, the causal and the window bounds and the lengths of the keys together, for scores of type `elem`
+    /// The mask operand, the causal and the window bounds and the lengths of the keys together, for scores of type `element_type`
     /// of `[steps, all]` queries and keys.
-    fn new(g: &mut Graph, call: &Call, elem: Elem, sizes: [usize; 2], past: usize) -> Result<Self> {
+    fn new(
+        g: &mut FoldingGraph,
+        call: &OperatorCall,
+        elem: ElementType,
+        sizes: [usize; 2],
+        past: usize,
+    ) -> Result<Self> {
         let mut mask = Self { added: None, allowed: None, empty: None };
         if let Some(given) = call.optional(3) {
-            let given = padded(g, given, sizes[1])?;
-            if given.elem() == Elem::Bool {
+            let given = pad_mask(g, given, sizes[1])?;
+            if given.elem() == ElementType::Bool {
                 mask.allowed = Some(given);
             } else {
                 mask.added = Some(g.cast(&given, elem)?);
             }
         }
-        for bound in bounds(g, call, sizes, past)? {
+        for bound in allowed_key_masks(g, call, sizes, past)? {
             mask.allowed = Some(match mask.allowed {
                 Some(allowed) => g.and(&allowed, &bound)?,
                 None => bound,
@@ -148,38 +154,38 @@ impl AttentionMask {
     }
 
     /// The scores with the mask's numbers added, and minus infinity where nothing may be attended.
-    fn apply(&self, g: &mut Graph, scores: &Value) -> Built {
+    fn apply(&self, g: &mut FoldingGraph, scores: &GraphValue) -> ValueResult {
         let mut result = scores.clone();
         if let Some(added) = &self.added {
             result = g.add(&result, added)?;
         }
         if let Some(allowed) = &self.allowed {
-            let hidden = g.like(scores, f64::NEG_INFINITY);
+            let hidden = g.scalar_like(scores, f64::NEG_INFINITY);
             result = g.select(allowed, &result, &hidden)?;
         }
         Ok(result)
     }
 
     /// `x` with zeros in the rows that may attend no key.
-    fn zero_empty_rows(&self, g: &mut Graph, x: &Value) -> Built {
+    fn zero_empty_rows(&self, g: &mut FoldingGraph, x: &GraphValue) -> ValueResult {
         match &self.empty {
-            Some(empty) => g.select(empty, &g.like(x, 0.0), x),
+            Some(empty) => g.select(empty, &g.scalar_like(x, 0.0), x),
             None => Ok(x.clone()),
         }
     }
 
     /// Which rows of the mask are minus infinity all along.
-    fn empty_rows(&self, g: &mut Graph, elem: Elem) -> Result<Option<Value>> {
+    fn empty_rows(&self, g: &mut FoldingGraph, elem: ElementType) -> Result<Option<GraphValue>> {
         let mut bias = match (&self.added, &self.allowed) {
             (None, None) => return Ok(None),
             (Some(added), _) => added.clone(),
-            (None, Some(_)) => Constant::scalar(elem, 0.0).into(),
+            (None, Some(_)) => ConstantTensor::scalar(elem, 0.0).into(),
         };
-        let hidden: Value = Constant::scalar(elem, f64::NEG_INFINITY).into();
+        let hidden: GraphValue = ConstantTensor::scalar(elem, f64::NEG_INFINITY).into();
         if let Some(allowed) = &self.allowed {
             bias = g.select(allowed, &bias, &hidden)?;
         }
-        let largest = g.reduce(Reduction::Max, &bias, &[bias.rank() - 1])?;
+        let largest = g.reduce(ReductionOperator::Max, &bias, &[bias.rank() - 1])?;
         let mut shape = bias.shape().to_vec();
         shape[bias.rank() - 1] = 1;
         let largest = g.reshape(&largest, &shape)?;
@@ -190,14 +196,14 @@ impl AttentionMask {
 }
 
 /// The mask operand, which may end before the last key: what it leaves out is not attended.
-fn padded(g: &mut Graph, mask: &Value, all: usize) -> Built {
+fn pad_mask(g: &mut FoldingGraph, mask: &GraphValue, all: usize) -> ValueResult {
     let Some(last) = mask.rank().checked_sub(1) else {
         return Err(Error::invalid("attn_mask has no dimensions"));
     };
     let missing = all.saturating_sub(mask.dim(last)?);
     let mut high = vec![0; mask.rank()];
     high[last] = missing;
-    let hidden = if mask.elem() == Elem::Bool { 0.0 } else { f64::NEG_INFINITY };
+    let hidden = if mask.elem() == ElementType::Bool { 0.0 } else { f64::NEG_INFINITY };
     g.pad(mask, &vec![0; mask.rank()], &high, hidden)
 }
 
@@ -205,21 +211,26 @@ fn padded(g: &mut Graph, mask: &Value, all: usize) -> Built {
 ///
 /// The query `i` stands at position `i + offset`; the offset is how many keys came before this block of queries: those of
 /// the cache, or those that `nonpad_kv_seqlen` counts less the block itself, which may be negative.
-fn bounds(g: &mut Graph, call: &Call, [steps, all]: [usize; 2], past: usize) -> Result<Vec<Value>> {
+fn allowed_key_masks(
+    g: &mut FoldingGraph,
+    call: &OperatorCall,
+    [steps, all]: [usize; 2],
+    past: usize,
+) -> Result<Vec<GraphValue>> {
     let lengths = match call.optional(6) {
         Some(lengths) => {
-            let lengths = g.cast(lengths, Elem::Int32)?;
+            let lengths = g.cast(lengths, ElementType::Int32)?;
             Some(g.reshape(&lengths, &[lengths.len(), 1, 1, 1])?)
         }
         None => None,
     };
-    let (row, column) = (g.iota(Elem::Int32, &[steps, 1], 0)?, g.iota(Elem::Int32, &[1, all], 1)?);
+    let (row, column) = (g.iota(ElementType::Int32, &[steps, 1], 0)?, g.iota(ElementType::Int32, &[1, all], 1)?);
     let position = match &lengths {
         Some(lengths) => {
-            let before = g.plus(lengths, -(steps as f64))?;
+            let before = g.add_scalar(lengths, -(steps as f64))?;
             g.add(&row, &before)?
         }
-        None => g.plus(&row, past as f64)?,
+        None => g.add_scalar(&row, past as f64)?,
     };
     let mut bounds = Vec::new();
     if call.flag("is_causal", false) {
@@ -232,11 +243,11 @@ fn bounds(g: &mut Graph, call: &Call, [steps, all]: [usize; 2], past: usize) -> 
         other => Err(Error::invalid(format!("{name} must be -1 or a number of positions, not {other}"))),
     };
     if let Some(left) = window("left_window_size")? {
-        let first = g.plus(&position, -left)?;
+        let first = g.add_scalar(&position, -left)?;
         bounds.push(g.greater_or_equal(&column, &first)?);
     }
     if let Some(right) = window("right_window_size")? {
-        let last = g.plus(&position, right)?;
+        let last = g.add_scalar(&position, right)?;
         bounds.push(g.lesser_or_equal(&column, &last)?);
     }
     if let Some(lengths) = lengths {
@@ -246,24 +257,24 @@ fn bounds(g: &mut Graph, call: &Call, [steps, all]: [usize; 2], past: usize) -> 
 }
 
 /// RotaryEmbedding: pairs of features turned by angles whose cosines and sines are given.
-pub(super) fn rotary(g: &mut Graph, call: &Call) -> Outcome {
+pub(super) fn rotary_embedding(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     // As [batch, steps, heads, d].
     let apart = match *x.shape() {
         [_, _, _, _] => g.transpose(x, &[0, 2, 1, 3])?,
         [batch, steps, width] => {
-            let heads = size(call.int("num_heads", 0), "num_heads")?.max(1);
+            let heads = checked_size(call.int("num_heads", 0), "num_heads")?.max(1);
             g.reshape(x, &[batch, steps, heads, width / heads])?
         }
         _ => return Err(Error::invalid(format!("a rotary embedding of {:?}", x.shape()))),
     };
     let &[batch, steps, heads, width] = apart.shape() else { return Err(Error::invalid("not of four dimensions")) };
-    let turned = match size(call.int("rotary_embedding_dim", 0), "rotary_embedding_dim")? {
+    let turned = match checked_size(call.int("rotary_embedding_dim", 0), "rotary_embedding_dim")? {
         0 => width,
         turned => turned.min(width),
     };
     let half = turned / 2;
-    let mut angle = |position: usize| -> Result<Value> {
+    let mut angle = |position: usize| -> Result<GraphValue> {
         let cache = match call.optional(3) {
             Some(places) => g.gather(call.input(position)?, places, 0)?,
             None => call.input(position)?.clone(),
@@ -276,7 +287,7 @@ pub(super) fn rotary(g: &mut Graph, call: &Call) -> Outcome {
     let interleaved = call.flag("interleaved", false);
     let (a, b) = if interleaved {
         let pairs = g.reshape(&rotated, &[batch, steps, heads, half, 2])?;
-        (g.at(&pairs, 4, 0)?, g.at(&pairs, 4, 1)?)
+        (g.index_axis(&pairs, 4, 0)?, g.index_axis(&pairs, 4, 1)?)
     } else {
         (g.narrow(&rotated, 3, 0, half)?, g.narrow(&rotated, 3, half, half)?)
     };
@@ -291,5 +302,5 @@ pub(super) fn rotary(g: &mut Graph, call: &Call) -> Outcome {
         g.concat(&[real, imaginary], 3)?
     };
     let y = if width > turned { g.concat(&[rotated, rest], 3)? } else { rotated };
-    one(if x.rank() == 4 { g.transpose(&y, &[0, 2, 1, 3]) } else { g.reshape(&y, x.shape()) })
+    single_result(if x.rank() == 4 { g.transpose(&y, &[0, 2, 1, 3]) } else { g.reshape(&y, x.shape()) })
 }

@@ -2,19 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use super::{Outcome, one};
-use crate::backend::Reduction;
-use crate::call::Call;
-use crate::elem::Elem;
+use super::{RuleResult, single_result};
+use crate::backend::ReductionOperator;
+use crate::call::OperatorCall;
+use crate::elem::ElementType;
 use crate::error::{Error, Result};
-use crate::graph::{Built, Graph};
-use crate::value::{Value, broadcast};
+use crate::graph::{FoldingGraph, ValueResult};
+use crate::value::{GraphValue, broadcast_shapes};
 
 /// Products of 8-bit numbers that a `float32` sums without rounding: each is below 2^16 and the sum below 2^24.
-const EXACT_TERMS: usize = 256;
+const EXACT_TERMS_MAX: usize = 256;
 
 /// The product as numpy has it: operands of one dimension become matrices for its time.
-pub(super) fn matmul(g: &mut Graph, a: &Value, b: &Value) -> Built {
+pub(super) fn matmul(g: &mut FoldingGraph, a: &GraphValue, b: &GraphValue) -> ValueResult {
     if a.rank() == 0 || b.rank() == 0 {
         return Err(Error::invalid("a matrix product of a scalar"));
     }
@@ -37,37 +37,42 @@ pub(super) fn matmul(g: &mut Graph, a: &Value, b: &Value) -> Built {
 }
 
 /// MatMul.
-pub(super) fn mat_mul(g: &mut Graph, call: &Call) -> Outcome {
-    one(matmul(g, call.input(0)?, call.input(1)?))
+pub(super) fn mat_mul(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
+    single_result(matmul(g, call.input(0)?, call.input(1)?))
 }
 
 /// Gemm: `alpha * a * b + beta * c`.
-pub(super) fn gemm(g: &mut Graph, call: &Call) -> Outcome {
+pub(super) fn gemm(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let (a, b) = (call.input(0)?, call.input(1)?);
     if a.rank() != 2 || b.rank() != 2 {
         return Err(Error::invalid(format!("Gemm takes matrices, not {:?} and {:?}", a.shape(), b.shape())));
     }
-    let a = if call.flag("transA", false) { g.swap(a, 0, 1)? } else { a.clone() };
-    let b = if call.flag("transB", false) { g.swap(b, 0, 1)? } else { b.clone() };
+    let a = if call.flag("transA", false) { g.swap_axes(a, 0, 1)? } else { a.clone() };
+    let b = if call.flag("transB", false) { g.swap_axes(b, 0, 1)? } else { b.clone() };
     let (alpha, beta) = (call.float("alpha", 1.0), call.float("beta", 1.0));
     let mut result = matmul(g, &a, &b)?;
     if alpha != 1.0 {
-        result = g.times(&result, alpha)?;
+        result = g.mul_scalar(&result, alpha)?;
     }
     if let Some(c) = call.optional(2)
         && beta != 0.0
     {
-        let c = if beta == 1.0 { c.clone() } else { g.times(c, beta)? };
+        let c = if beta == 1.0 { c.clone() } else { g.mul_scalar(c, beta)? };
         result = g.add(&result, &c)?;
     }
-    one(Ok(result))
+    single_result(Ok(result))
 }
 
 /// `x` less its zero point, as `float32`; `axis` is where a zero point of one dimension lies.
-pub(super) fn centred(g: &mut Graph, x: &Value, zero: Option<&Value>, axis: usize) -> Built {
-    let wide = g.cast(x, Elem::Float32)?;
+pub(super) fn subtract_zero_point(
+    g: &mut FoldingGraph,
+    x: &GraphValue,
+    zero: Option<&GraphValue>,
+    axis: usize,
+) -> ValueResult {
+    let wide = g.cast(x, ElementType::Float32)?;
     let Some(zero) = zero else { return Ok(wide) };
-    let zero = g.cast(zero, Elem::Float32)?;
+    let zero = g.cast(zero, ElementType::Float32)?;
     let zero = match zero.rank() {
         1 if zero.len() > 1 => {
             let mut shape = vec![1; x.rank()];
@@ -81,15 +86,15 @@ pub(super) fn centred(g: &mut Graph, x: &Value, zero: Option<&Value>, axis: usiz
 }
 
 /// The exact product of matrices of small integers held as `float32`; `int32`.
-fn exact_product(g: &mut Graph, a: &Value, b: &Value) -> Built {
+fn exact_product(g: &mut FoldingGraph, a: &GraphValue, b: &GraphValue) -> ValueResult {
     let (last, above) = (a.rank() - 1, b.rank().saturating_sub(2));
     let inner = a.shape()[last];
-    let mut sum: Option<Value> = None;
-    for start in (0..inner.max(1)).step_by(EXACT_TERMS) {
-        let size = (inner - start).min(EXACT_TERMS);
+    let mut sum: Option<GraphValue> = None;
+    for start in (0..inner.max(1)).step_by(EXACT_TERMS_MAX) {
+        let size = (inner - start).min(EXACT_TERMS_MAX);
         let (left, right) = (g.narrow(a, last, start, size)?, g.narrow(b, above, start, size)?);
         let part = matmul(g, &left, &right)?;
-        let part = g.cast(&part, Elem::Int32)?;
+        let part = g.cast(&part, ElementType::Int32)?;
         sum = Some(match sum {
             Some(sum) => g.add(&sum, &part)?,
             None => part,
@@ -99,41 +104,41 @@ fn exact_product(g: &mut Graph, a: &Value, b: &Value) -> Built {
 }
 
 /// MatMulInteger.
-pub(super) fn mat_mul_integer(g: &mut Graph, call: &Call) -> Outcome {
+pub(super) fn mat_mul_integer(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let (a, b) = (call.input(0)?, call.input(1)?);
-    let a = centred(g, a, call.optional(2), a.rank().saturating_sub(2))?;
-    let b = centred(g, b, call.optional(3), b.rank().saturating_sub(1))?;
+    let a = subtract_zero_point(g, a, call.optional(2), a.rank().saturating_sub(2))?;
+    let b = subtract_zero_point(g, b, call.optional(3), b.rank().saturating_sub(1))?;
     if a.rank() == 0 || b.rank() == 0 {
         return Err(Error::invalid("a matrix product of a scalar"));
     }
-    one(exact_product(g, &a, &b))
+    single_result(exact_product(g, &a, &b))
 }
 
 /// QLinearMatMul: the integer product, requantized.
-pub(super) fn q_linear_mat_mul(g: &mut Graph, call: &Call) -> Outcome {
+pub(super) fn q_linear_mat_mul(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let (a, b) = (call.input(0)?, call.input(3)?);
     let (scale_a, scale_b, scale) = (call.input(1)?, call.input(4)?, call.input(6)?);
-    let left = centred(g, a, call.optional(2), a.rank().saturating_sub(2))?;
-    let right = centred(g, b, call.optional(5), b.rank().saturating_sub(1))?;
+    let left = subtract_zero_point(g, a, call.optional(2), a.rank().saturating_sub(2))?;
+    let right = subtract_zero_point(g, b, call.optional(5), b.rank().saturating_sub(1))?;
     let product = exact_product(g, &left, &right)?;
-    let product = g.cast(&product, Elem::Float32)?;
+    let product = g.cast(&product, ElementType::Float32)?;
     // A scale a row of `a` or a column of `b`.
-    let upright = |g: &mut Graph, scale: &Value| {
+    let upright = |g: &mut FoldingGraph, scale: &GraphValue| {
         if scale.rank() == 1 && scale.len() > 1 { g.unsqueeze(scale, 1) } else { Ok(scale.clone()) }
     };
     let scale_a = upright(g, scale_a)?;
     let factor = super::quantize::ratio(g, &scale_a, scale_b, scale)?;
     let scaled = g.mul(&product, &factor)?;
-    one(super::quantize::rounded(g, &scaled, call.input(7)?))
+    single_result(super::quantize::round_to_zero_point(g, &scaled, call.input(7)?))
 }
 
 /// What an Einsum's axes are called: a letter, or a place in the ellipsis counted from its end.
-type Label = u32;
+type EinsumLabel = u32;
 
 /// Einsum, by matrix products of two operands at a time. Source: ONNX Einsum-12.
-pub(super) fn einsum(g: &mut Graph, call: &Call) -> Outcome {
+pub(super) fn einsum(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let equation: String = call.string("equation", "").chars().filter(|c| !c.is_whitespace()).collect();
-    let operands = call.all()?;
+    let operands = call.inputs()?;
     let (left, right) = match equation.split_once("->") {
         Some((left, right)) => (left.to_owned(), Some(right.to_owned())),
         None => (equation.clone(), None),
@@ -144,7 +149,7 @@ pub(super) fn einsum(g: &mut Graph, call: &Call) -> Outcome {
     }
     let mut labelled = Vec::new();
     for (term, operand) in terms.iter().zip(&operands) {
-        labelled.push(diagonals(g, operand.clone(), labels(term, operand.rank())?)?);
+        labelled.push(take_diagonals(g, operand.clone(), parse_labels(term, operand.rank())?)?);
     }
     let dims = label_dims(&labelled)?;
     let output = output_labels(right.as_deref(), &left, &labelled)?;
@@ -152,20 +157,21 @@ pub(super) fn einsum(g: &mut Graph, call: &Call) -> Outcome {
     let mut result = rest.next().ok_or_else(|| Error::invalid("there are no operands"))?;
     let rest: Vec<_> = rest.collect();
     for (i, next) in rest.iter().enumerate() {
-        let later =
-            |label: &Label| output.contains(label) || rest[i + 1..].iter().any(|(_, labels)| labels.contains(label));
-        result = contract(g, result, next.clone(), &dims, later)?;
+        let later = |label: &EinsumLabel| {
+            output.contains(label) || rest[i + 1..].iter().any(|(_, labels)| labels.contains(label))
+        };
+        result = contract_pair(g, result, next.clone(), &dims, later)?;
     }
-    let (value, from) = summed(g, result, |label| output.contains(label))?;
+    let (value, from) = sum_over_unneeded(g, result, |label| output.contains(label))?;
     let permutation = output.iter().map(|label| from.iter().position(|l| l == label)).collect::<Option<Vec<_>>>();
     let permutation = permutation.ok_or_else(|| Error::invalid(format!("`{equation}` gives what no operand has")))?;
-    one(g.transpose(&value, &permutation))
+    single_result(g.transpose(&value, &permutation))
 }
 
-fn labels(term: &str, rank: usize) -> Result<Vec<Label>> {
+fn parse_labels(term: &str, rank: usize) -> Result<Vec<EinsumLabel>> {
     let letters = |text: &str| {
         text.chars()
-            .map(|c| if c.is_ascii_alphabetic() { Ok(c as Label) } else { Err(()) })
+            .map(|c| if c.is_ascii_alphabetic() { Ok(c as EinsumLabel) } else { Err(()) })
             .collect::<std::result::Result<Vec<_>, _>>()
     };
     let wrong = || Error::invalid(format!("`{term}` does not describe {rank} dimensions"));
@@ -174,14 +180,18 @@ fn labels(term: &str, rank: usize) -> Result<Vec<Label>> {
     if let Some(after) = after {
         let after = letters(after).map_err(|()| wrong())?;
         let hidden = rank.checked_sub(labels.len() + after.len()).ok_or_else(wrong)?;
-        labels.extend((0..hidden as Label).rev());
+        labels.extend((0..hidden as EinsumLabel).rev());
         labels.extend(after);
     }
     if labels.len() == rank { Ok(labels) } else { Err(wrong()) }
 }
 
 /// Axes of one label taken together: only where all coordinates are equal.
-fn diagonals(g: &mut Graph, mut value: Value, mut labels: Vec<Label>) -> Result<(Value, Vec<Label>)> {
+fn take_diagonals(
+    g: &mut FoldingGraph,
+    mut value: GraphValue,
+    mut labels: Vec<EinsumLabel>,
+) -> Result<(GraphValue, Vec<EinsumLabel>)> {
     while let Some((i, j)) =
         (0..labels.len()).find_map(|i| (i + 1..labels.len()).find(|&j| labels[j] == labels[i]).map(|j| (i, j)))
     {
@@ -197,7 +207,7 @@ fn diagonals(g: &mut Graph, mut value: Value, mut labels: Vec<Label>) -> Result<
         shape.push(n * n);
         let flat = g.reshape(&moved, &shape)?;
         let places = (0..n).map(|k| (k * (n + 1)) as i64).collect();
-        value = g.gather(&flat, &crate::value::Constant::ints(places).into(), last - 1)?;
+        value = g.gather(&flat, &crate::value::ConstantTensor::ints(places).into(), last - 1)?;
         let label = labels[i];
         labels = order[..last - 1].iter().map(|&axis| labels[axis]).collect();
         labels.push(label);
@@ -205,7 +215,7 @@ fn diagonals(g: &mut Graph, mut value: Value, mut labels: Vec<Label>) -> Result<
     Ok((value, labels))
 }
 
-fn label_dims(labelled: &[(Value, Vec<Label>)]) -> Result<BTreeMap<Label, usize>> {
+fn label_dims(labelled: &[(GraphValue, Vec<EinsumLabel>)]) -> Result<BTreeMap<EinsumLabel, usize>> {
     let mut dims = BTreeMap::new();
     for (value, labels) in labelled {
         for (&label, &dim) in labels.iter().zip(value.shape()) {
@@ -221,17 +231,21 @@ fn label_dims(labelled: &[(Value, Vec<Label>)]) -> Result<BTreeMap<Label, usize>
 }
 
 /// What the result's axes are; where the equation does not say it, the ellipsis and each letter that stands once, sorted.
-fn output_labels(right: Option<&str>, left: &str, labelled: &[(Value, Vec<Label>)]) -> Result<Vec<Label>> {
+fn output_labels(
+    right: Option<&str>,
+    left: &str,
+    labelled: &[(GraphValue, Vec<EinsumLabel>)],
+) -> Result<Vec<EinsumLabel>> {
     let hidden =
-        labelled.iter().flat_map(|(_, labels)| labels).filter(|&&l| l < 'A' as Label).max().map_or(0, |&l| l + 1);
+        labelled.iter().flat_map(|(_, labels)| labels).filter(|&&l| l < 'A' as EinsumLabel).max().map_or(0, |&l| l + 1);
     match right {
         Some(right) => {
             let ellipsis = if right.contains("...") { hidden as usize } else { 0 };
-            labels(right, right.chars().filter(char::is_ascii_alphabetic).count() + ellipsis)
+            parse_labels(right, right.chars().filter(char::is_ascii_alphabetic).count() + ellipsis)
         }
         None => {
             let once = |c: &char| c.is_ascii_alphabetic() && left.matches(*c).count() == 1;
-            let mut letters: Vec<Label> = left.chars().filter(once).map(|c| c as Label).collect();
+            let mut letters: Vec<EinsumLabel> = left.chars().filter(once).map(|c| c as EinsumLabel).collect();
             letters.sort_unstable();
             Ok((0..hidden).rev().chain(letters).collect())
         }
@@ -239,42 +253,43 @@ fn output_labels(right: Option<&str>, left: &str, labelled: &[(Value, Vec<Label>
 }
 
 /// Summed over the labels that nothing needs.
-fn summed(
-    g: &mut Graph,
-    (value, labels): (Value, Vec<Label>),
-    needed: impl Fn(&Label) -> bool,
-) -> Result<(Value, Vec<Label>)> {
+fn sum_over_unneeded(
+    g: &mut FoldingGraph,
+    (value, labels): (GraphValue, Vec<EinsumLabel>),
+    needed: impl Fn(&EinsumLabel) -> bool,
+) -> Result<(GraphValue, Vec<EinsumLabel>)> {
     let gone: Vec<usize> = (0..labels.len()).filter(|&axis| !needed(&labels[axis])).collect();
     if gone.is_empty() {
         return Ok((value, labels));
     }
-    let sum = g.reduce(Reduction::Sum, &value, &gone)?;
+    let sum = g.reduce(ReductionOperator::Sum, &value, &gone)?;
     let sum = g.squeeze(&sum, &gone)?;
     Ok((sum, labels.into_iter().filter(|label| needed(label)).collect()))
 }
 
 /// Two operands as one: labels that both have and nothing needs later are summed over by a matrix product.
-fn contract(
-    g: &mut Graph,
-    a: (Value, Vec<Label>),
-    b: (Value, Vec<Label>),
-    dims: &BTreeMap<Label, usize>,
-    later: impl Fn(&Label) -> bool,
-) -> Result<(Value, Vec<Label>)> {
+fn contract_pair(
+    g: &mut FoldingGraph,
+    a: (GraphValue, Vec<EinsumLabel>),
+    b: (GraphValue, Vec<EinsumLabel>),
+    dims: &BTreeMap<EinsumLabel, usize>,
+    later: impl Fn(&EinsumLabel) -> bool,
+) -> Result<(GraphValue, Vec<EinsumLabel>)> {
     let (in_a, in_b) = (a.1.clone(), b.1.clone());
-    let a = summed(g, a, |label| later(label) || in_b.contains(label))?;
-    let b = summed(g, b, |label| later(label) || in_a.contains(label))?;
-    let both: Vec<Label> = a.1.iter().filter(|label| b.1.contains(label)).copied().collect();
-    let (batch, inner): (Vec<Label>, Vec<Label>) = both.iter().partition(|label| later(label));
-    let only = |labels: &[Label]| labels.iter().filter(|label| !both.contains(label)).copied().collect::<Vec<_>>();
+    let a = sum_over_unneeded(g, a, |label| later(label) || in_b.contains(label))?;
+    let b = sum_over_unneeded(g, b, |label| later(label) || in_a.contains(label))?;
+    let both: Vec<EinsumLabel> = a.1.iter().filter(|label| b.1.contains(label)).copied().collect();
+    let (batch, inner): (Vec<EinsumLabel>, Vec<EinsumLabel>) = both.iter().partition(|label| later(label));
+    let only =
+        |labels: &[EinsumLabel]| labels.iter().filter(|label| !both.contains(label)).copied().collect::<Vec<_>>();
     let (left, right) = (only(&a.1), only(&b.1));
-    let count = |labels: &[Label]| labels.iter().map(|label| dims[label]).product::<usize>();
-    let mut arranged = |(value, labels): (Value, Vec<Label>), groups: [&[Label]; 3]| {
+    let count = |labels: &[EinsumLabel]| labels.iter().map(|label| dims[label]).product::<usize>();
+    let mut arranged = |(value, labels): (GraphValue, Vec<EinsumLabel>), groups: [&[EinsumLabel]; 3]| {
         let order = groups.concat();
         let permutation: Vec<usize> = order.iter().filter_map(|label| labels.iter().position(|l| l == label)).collect();
         let moved = g.transpose(&value, &permutation)?;
         let full: Vec<usize> = order.iter().map(|label| dims[label]).collect();
-        let full = g.expand(&moved, &broadcast(&full, moved.shape())?)?;
+        let full = g.expand(&moved, &broadcast_shapes(&full, moved.shape())?)?;
         g.reshape(&full, &[count(groups[0]), count(groups[1]), count(groups[2])])
     };
     let x = arranged(a, [&batch, &left, &inner])?;

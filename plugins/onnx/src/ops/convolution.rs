@@ -1,16 +1,16 @@
 //! Convolutions: of two dimensions on the host, of one as two, of three as a sum of two-dimensional ones.
 
-use super::{Outcome, one};
-use crate::backend::Windows;
-use crate::call::Call;
-use crate::elem::Elem;
+use super::{RuleResult, single_result};
+use crate::backend::PlaneWindows;
+use crate::call::OperatorCall;
+use crate::elem::ElementType;
 use crate::error::{Error, Result};
-use crate::graph::{Built, Graph};
-use crate::value::{Value, size};
+use crate::graph::{FoldingGraph, ValueResult};
+use crate::value::{GraphValue, checked_size};
 
 /// Geometry of windows over any number of dimensions.
 #[derive(Debug, Clone)]
-pub(super) struct Geometry {
+pub(super) struct OnnxWindowGeometry {
     /// Elements of the window.
     pub window: Vec<usize>,
     /// Steps.
@@ -23,12 +23,12 @@ pub(super) struct Geometry {
     pub high: Vec<usize>,
 }
 
-impl Geometry {
+impl OnnxWindowGeometry {
     /// What the attributes of a windowed operator say for images of these sizes.
     ///
     /// # Errors
     /// `Invalid`; `Unsupported` for negative paddings.
-    pub(super) fn of(call: &Call, image: &[usize], window: Vec<usize>) -> Result<Self> {
+    pub(super) fn from_call(call: &OperatorCall, image: &[usize], window: Vec<usize>) -> Result<Self> {
         let n = image.len();
         let strides = call.sizes("strides", n, 1, 1)?;
         let dilations = call.sizes("dilations", n, 1, 1)?;
@@ -63,7 +63,7 @@ impl Geometry {
     ///
     /// # Errors
     /// `Invalid` where a window is larger than the padded image.
-    pub(super) fn counts(&self, image: &[usize], ceil: bool) -> Result<Vec<usize>> {
+    pub(super) fn window_counts(&self, image: &[usize], ceil: bool) -> Result<Vec<usize>> {
         let count = |axis: usize| {
             let free = (image[axis] + self.low[axis] + self.high[axis]).checked_sub(self.extent(axis));
             let free =
@@ -82,9 +82,9 @@ impl Geometry {
     }
 
     /// The part for height and width, the last two of the axes.
-    pub(super) fn plane(&self) -> Windows {
+    pub(super) fn plane_windows(&self) -> PlaneWindows {
         let n = self.window.len();
-        Windows {
+        PlaneWindows {
             padding: [self.low[n - 2], self.high[n - 2], self.low[n - 1], self.high[n - 1]],
             strides: [self.strides[n - 2], self.strides[n - 1]],
             dilations: [self.dilations[n - 2], self.dilations[n - 1]],
@@ -93,7 +93,7 @@ impl Geometry {
 
     /// With an axis of size 1 before the only one.
     #[must_use]
-    pub(super) fn widened(mut self) -> Self {
+    pub(super) fn with_leading_axis(mut self) -> Self {
         for (list, value) in [
             (&mut self.window, 1),
             (&mut self.strides, 1),
@@ -108,12 +108,18 @@ impl Geometry {
 }
 
 /// Conv.
-pub(super) fn conv(g: &mut Graph, call: &Call) -> Outcome {
-    one(convolved(g, call, call.input(0)?, call.input(1)?, call.optional(2)))
+pub(super) fn conv(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
+    single_result(convolve_by_attributes(g, call, call.input(0)?, call.input(1)?, call.optional(2)))
 }
 
 /// `x` `[n, c, d..]` with `filter` `[o, c / groups, k..]`, by the call's attributes.
-pub(super) fn convolved(g: &mut Graph, call: &Call, x: &Value, filter: &Value, bias: Option<&Value>) -> Built {
+pub(super) fn convolve_by_attributes(
+    g: &mut FoldingGraph,
+    call: &OperatorCall,
+    x: &GraphValue,
+    filter: &GraphValue,
+    bias: Option<&GraphValue>,
+) -> ValueResult {
     let (Some(image), Some(window)) = (x.shape().get(2..), filter.shape().get(2..)) else {
         return Err(Error::invalid(format!("a convolution of {:?} with {:?}", x.shape(), filter.shape())));
     };
@@ -122,46 +128,53 @@ pub(super) fn convolved(g: &mut Graph, call: &Call, x: &Value, filter: &Value, b
     {
         return Err(Error::invalid(format!("`kernel_shape` is {shape:?} and the filter {:?}", filter.shape())));
     }
-    let geometry = Geometry::of(call, image, window.to_vec())?;
-    let groups = size(call.int("group", 1), "group")?;
-    convolution(g, x, filter, bias, &geometry, groups)
+    let geometry = OnnxWindowGeometry::from_call(call, image, window.to_vec())?;
+    let groups = checked_size(call.int("group", 1), "group")?;
+    convolve(g, x, filter, bias, &geometry, groups)
 }
 
 /// The convolution with this geometry.
-pub(super) fn convolution(
-    g: &mut Graph,
-    x: &Value,
-    filter: &Value,
-    bias: Option<&Value>,
-    geometry: &Geometry,
+pub(super) fn convolve(
+    g: &mut FoldingGraph,
+    x: &GraphValue,
+    filter: &GraphValue,
+    bias: Option<&GraphValue>,
+    geometry: &OnnxWindowGeometry,
     groups: usize,
-) -> Built {
+) -> ValueResult {
     match x.rank() {
         3 => {
             let (flat, filter) = (g.unsqueeze(x, 2)?, g.unsqueeze(filter, 2)?);
-            let y = g.conv2d(&flat, &filter, bias, geometry.clone().widened().plane(), groups)?;
+            let y = g.conv2d(&flat, &filter, bias, geometry.clone().with_leading_axis().plane_windows(), groups)?;
             g.squeeze(&y, &[2])
         }
-        4 => g.conv2d(x, filter, bias, geometry.plane(), groups),
-        5 => solid(g, x, filter, bias, geometry, groups),
+        4 => g.conv2d(x, filter, bias, geometry.plane_windows(), groups),
+        5 => convolve_3d(g, x, filter, bias, geometry, groups),
         rank => Err(Error::unsupported(format!("a convolution of {rank} dimensions"))),
     }
 }
 
 /// Three dimensions: for each tap along depth the slices it meets, as a batch of images.
-fn solid(g: &mut Graph, x: &Value, filter: &Value, bias: Option<&Value>, geometry: &Geometry, groups: usize) -> Built {
+fn convolve_3d(
+    g: &mut FoldingGraph,
+    x: &GraphValue,
+    filter: &GraphValue,
+    bias: Option<&GraphValue>,
+    geometry: &OnnxWindowGeometry,
+    groups: usize,
+) -> ValueResult {
     let &[n, c, d, h, w] = x.shape() else { return Err(Error::invalid("not of five dimensions")) };
-    let depth = geometry.counts(&[d, h, w], false)?[0];
+    let depth = geometry.window_counts(&[d, h, w], false)?[0];
     let padded = g.pad(x, &[0, 0, geometry.low[0], 0, 0], &[0, 0, geometry.high[0], 0, 0], 0.0)?;
-    let mut sum: Option<Value> = None;
+    let mut sum: Option<GraphValue> = None;
     for tap in 0..geometry.window[0] {
         let starts = [0, 0, tap * geometry.dilations[0], 0, 0];
         let slices = g.slice(&padded, &starts, &[n, c, depth, h, w], &[1, 1, geometry.strides[0], 1, 1])?;
         let images = g.transpose(&slices, &[0, 2, 1, 3, 4])?;
         let images = g.reshape(&images, &[n * depth, c, h, w])?;
-        let plane = g.at(filter, 2, tap)?;
+        let plane = g.index_axis(filter, 2, tap)?;
         let bias = if tap == 0 { bias } else { None };
-        let part = g.conv2d(&images, &plane, bias, geometry.plane(), groups)?;
+        let part = g.conv2d(&images, &plane, bias, geometry.plane_windows(), groups)?;
         sum = Some(match sum {
             Some(sum) => g.add(&sum, &part)?,
             None => part,
@@ -174,41 +187,45 @@ fn solid(g: &mut Graph, x: &Value, filter: &Value, bias: Option<&Value>, geometr
 }
 
 /// ConvTranspose, of one, two or three dimensions.
-pub(super) fn conv_transpose(g: &mut Graph, call: &Call) -> Outcome {
+pub(super) fn conv_transpose(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let (x, filter, bias) = (call.input(0)?, call.input(1)?, call.optional(2));
     let (Some(image), Some(window)) = (x.shape().get(2..), filter.shape().get(2..)) else {
         return Err(Error::invalid(format!("a convolution of {:?} with {:?}", x.shape(), filter.shape())));
     };
-    let groups = size(call.int("group", 1), "group")?;
+    let groups = checked_size(call.int("group", 1), "group")?;
     let (geometry, sizes) = transposed_geometry(call, image, window)?;
-    one(transposed(g, x, filter, bias, geometry, groups, &sizes))
+    single_result(convolve_transposed(g, x, filter, bias, geometry, groups, &sizes))
 }
 
 /// The transposed convolution to images of these sizes.
-pub(super) fn transposed(
-    g: &mut Graph,
-    x: &Value,
-    filter: &Value,
-    bias: Option<&Value>,
-    geometry: Geometry,
+pub(super) fn convolve_transposed(
+    g: &mut FoldingGraph,
+    x: &GraphValue,
+    filter: &GraphValue,
+    bias: Option<&GraphValue>,
+    geometry: OnnxWindowGeometry,
     groups: usize,
     sizes: &[usize],
-) -> Built {
+) -> ValueResult {
     match *sizes {
         [size] => {
             let (flat, filter) = (g.unsqueeze(x, 2)?, g.unsqueeze(filter, 2)?);
-            let windows = geometry.widened().plane();
+            let windows = geometry.with_leading_axis().plane_windows();
             let y = g.conv_transpose2d(&flat, &filter, bias, windows, groups, [1, size])?;
             g.squeeze(&y, &[2])
         }
-        [height, width] => g.conv_transpose2d(x, filter, bias, geometry.plane(), groups, [height, width]),
-        [_, _, _] => solid_transposed(g, x, filter, bias, &geometry, groups, sizes),
+        [height, width] => g.conv_transpose2d(x, filter, bias, geometry.plane_windows(), groups, [height, width]),
+        [_, _, _] => convolve_transposed_3d(g, x, filter, bias, &geometry, groups, sizes),
         _ => Err(Error::unsupported(format!("a transposed convolution of {} dimensions", sizes.len()))),
     }
 }
 
 /// Paddings and sizes of the result. Where the size is given, or follows from `auto_pad`, paddings follow from it.
-fn transposed_geometry(call: &Call, image: &[usize], window: &[usize]) -> Result<(Geometry, Vec<usize>)> {
+fn transposed_geometry(
+    call: &OperatorCall,
+    image: &[usize],
+    window: &[usize],
+) -> Result<(OnnxWindowGeometry, Vec<usize>)> {
     let n = image.len();
     let strides = call.sizes("strides", n, 1, 1)?;
     let dilations = call.sizes("dilations", n, 1, 1)?;
@@ -223,7 +240,7 @@ fn transposed_geometry(call: &Call, image: &[usize], window: &[usize]) -> Result
         let full = full.saturating_add(reach).saturating_add(1).saturating_add(more[axis]);
         let wanted = match given {
             // Batch and channels may be listed too.
-            Some(shape) if shape.len() >= n => Some(size(shape[shape.len() - n + axis], "output_shape")?),
+            Some(shape) if shape.len() >= n => Some(checked_size(shape[shape.len() - n + axis], "output_shape")?),
             Some(shape) => return Err(Error::invalid(format!("`output_shape` is {shape:?}"))),
             None if mode.starts_with("SAME") => Some(image[axis].saturating_mul(strides[axis])),
             None => None,
@@ -244,29 +261,29 @@ fn transposed_geometry(call: &Call, image: &[usize], window: &[usize]) -> Result
                 .ok_or_else(|| Error::invalid("paddings larger than the result"))?,
         };
     }
-    Ok((Geometry { window: window.to_vec(), strides, dilations, low, high }, sizes))
+    Ok((OnnxWindowGeometry { window: window.to_vec(), strides, dilations, low, high }, sizes))
 }
 
 /// Three dimensions: each tap along depth spreads the images over the result's depth.
-fn solid_transposed(
-    g: &mut Graph,
-    x: &Value,
-    filter: &Value,
-    bias: Option<&Value>,
-    geometry: &Geometry,
+fn convolve_transposed_3d(
+    g: &mut FoldingGraph,
+    x: &GraphValue,
+    filter: &GraphValue,
+    bias: Option<&GraphValue>,
+    geometry: &OnnxWindowGeometry,
     groups: usize,
     sizes: &[usize],
-) -> Built {
+) -> ValueResult {
     let &[n, c, d, h, w] = x.shape() else { return Err(Error::invalid("not of five dimensions")) };
     let images = g.transpose(x, &[0, 2, 1, 3, 4])?;
     let images = g.reshape(&images, &[n * d, c, h, w])?;
     let stride = geometry.strides[0];
-    crate::value::elements(&[d, stride])?;
+    crate::value::element_count(&[d, stride])?;
     let full = d.saturating_sub(1) * stride + geometry.extent(0);
-    let mut sum: Option<Value> = None;
+    let mut sum: Option<GraphValue> = None;
     for tap in 0..geometry.window[0] {
-        let plane = g.at(filter, 2, tap)?;
-        let part = g.conv_transpose2d(&images, &plane, None, geometry.plane(), groups, [sizes[1], sizes[2]])?;
+        let plane = g.index_axis(filter, 2, tap)?;
+        let part = g.conv_transpose2d(&images, &plane, None, geometry.plane_windows(), groups, [sizes[1], sizes[2]])?;
         let o = part.dim(1)?;
         let apart = g.reshape(&part, &[n, d, 1, o, sizes[1], sizes[2]])?;
         // Zeros between the slices, then before and after them.
@@ -296,15 +313,15 @@ fn solid_transposed(
 }
 
 /// ConvInteger: exact in `float32` as long as a window has few taps, else input channels are summed in parts.
-pub(super) fn conv_integer(g: &mut Graph, call: &Call) -> Outcome {
+pub(super) fn conv_integer(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let (x, filter) = (call.input(0)?, call.input(1)?);
-    let x = super::contract::centred(g, x, call.optional(2), 1)?;
-    let filter = super::contract::centred(g, filter, call.optional(3), 0)?;
-    one(exact(g, call, &x, &filter))
+    let x = super::contract::subtract_zero_point(g, x, call.optional(2), 1)?;
+    let filter = super::contract::subtract_zero_point(g, filter, call.optional(3), 0)?;
+    single_result(convolve_integers(g, call, &x, &filter))
 }
 
 /// The convolution of small integers held as `float32`; `int32`.
-fn exact(g: &mut Graph, call: &Call, x: &Value, filter: &Value) -> Built {
+fn convolve_integers(g: &mut FoldingGraph, call: &OperatorCall, x: &GraphValue, filter: &GraphValue) -> ValueResult {
     let taps: usize = filter.shape().get(2..).unwrap_or_default().iter().product();
     let channels = filter.dim(1)?;
     let each = (256 / taps.max(1)).max(1);
@@ -312,15 +329,15 @@ fn exact(g: &mut Graph, call: &Call, x: &Value, filter: &Value) -> Built {
         if taps.saturating_mul(channels) > 256 {
             return Err(Error::unsupported("a grouped integer convolution of more than 256 taps"));
         }
-        let y = convolved(g, call, x, filter, None)?;
-        return g.cast(&y, Elem::Int32);
+        let y = convolve_by_attributes(g, call, x, filter, None)?;
+        return g.cast(&y, ElementType::Int32);
     }
-    let mut sum: Option<Value> = None;
+    let mut sum: Option<GraphValue> = None;
     for start in (0..channels).step_by(each) {
         let size = each.min(channels - start);
         let (x, filter) = (g.narrow(x, 1, start, size)?, g.narrow(filter, 1, start, size)?);
-        let part = convolved(g, call, &x, &filter, None)?;
-        let part = g.cast(&part, Elem::Int32)?;
+        let part = convolve_by_attributes(g, call, &x, &filter, None)?;
+        let part = g.cast(&part, ElementType::Int32)?;
         sum = Some(match sum {
             Some(sum) => g.add(&sum, &part)?,
             None => part,
@@ -330,12 +347,12 @@ fn exact(g: &mut Graph, call: &Call, x: &Value, filter: &Value) -> Built {
 }
 
 /// QLinearConv: the integer convolution, requantized.
-pub(super) fn q_linear_conv(g: &mut Graph, call: &Call) -> Outcome {
+pub(super) fn q_linear_conv(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let (x, filter) = (call.input(0)?, call.input(3)?);
-    let image = super::contract::centred(g, x, call.optional(2), 1)?;
-    let taps = super::contract::centred(g, filter, call.optional(5), 0)?;
-    let mut sum = exact(g, call, &image, &taps)?;
-    let spread = |g: &mut Graph, value: &Value| {
+    let image = super::contract::subtract_zero_point(g, x, call.optional(2), 1)?;
+    let taps = super::contract::subtract_zero_point(g, filter, call.optional(5), 0)?;
+    let mut sum = convolve_integers(g, call, &image, &taps)?;
+    let spread = |g: &mut FoldingGraph, value: &GraphValue| {
         let mut shape = vec![1; x.rank()];
         shape[1] = value.len();
         if value.len() == 1 { g.reshape(value, &[]) } else { g.reshape(value, &shape) }
@@ -344,10 +361,10 @@ pub(super) fn q_linear_conv(g: &mut Graph, call: &Call) -> Outcome {
         let bias = spread(g, bias)?;
         sum = g.add(&sum, &bias)?;
     }
-    let sum = g.cast(&sum, Elem::Float32)?;
+    let sum = g.cast(&sum, ElementType::Float32)?;
     let (scale_x, scale_w, scale_y) =
         (spread(g, call.input(1)?)?, spread(g, call.input(4)?)?, spread(g, call.input(6)?)?);
     let factor = super::quantize::ratio(g, &scale_x, &scale_w, &scale_y)?;
     let scaled = g.mul(&sum, &factor)?;
-    one(super::quantize::rounded(g, &scaled, call.input(7)?))
+    single_result(super::quantize::round_to_zero_point(g, &scaled, call.input(7)?))
 }

@@ -1,84 +1,84 @@
 //! Element by element: arithmetic, comparison, logic, limits.
 
-use super::{Outcome, one};
-use crate::backend::{Binary, Unary};
-use crate::call::Call;
-use crate::elem::Elem;
+use super::{RuleResult, single_result};
+use crate::backend::{ElementwiseBinary, ElementwiseUnary};
+use crate::call::OperatorCall;
+use crate::elem::ElementType;
 use crate::error::{Error, Result};
-use crate::graph::{Built, Graph};
-use crate::value::{Value, normalized};
+use crate::graph::{FoldingGraph, ValueResult};
+use crate::value::{GraphValue, normalize_axis};
 
 /// Operators of one operand that the host has, or that integers make trivial.
-pub(super) fn unary(g: &mut Graph, call: &Call) -> Outcome {
+pub(super) fn unary(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     let unsigned = x.elem().is_unsigned();
     let op = match call.op {
-        "Abs" if unsigned => return one(Ok(x.clone())),
+        "Abs" if unsigned => return single_result(Ok(x.clone())),
         "Sign" if unsigned => {
-            let most = g.like(x, 1.0);
-            return one(g.min(x, &most));
+            let most = g.scalar_like(x, 1.0);
+            return single_result(g.min(x, &most));
         }
-        "Ceil" | "Floor" | "Round" if !x.elem().is_float() => return one(Ok(x.clone())),
-        "Abs" => Unary::Abs,
-        "Neg" => Unary::Neg,
-        "Sign" => Unary::Sign,
-        "Ceil" => Unary::Ceil,
-        "Floor" => Unary::Floor,
-        "Round" => Unary::RoundEven,
-        "Exp" => Unary::Exp,
-        "Log" => Unary::Log,
-        "Sqrt" => Unary::Sqrt,
-        "Reciprocal" => Unary::Reciprocal,
-        "Sin" => Unary::Sin,
-        "Cos" => Unary::Cos,
-        "Tan" => Unary::Tan,
-        "Tanh" => Unary::Tanh,
-        "Erf" => Unary::Erf,
-        "Not" => return one(g.not(x)),
-        "Relu" => Unary::Relu,
-        "Sigmoid" => Unary::Sigmoid,
-        "Softplus" => Unary::Softplus,
-        "Softsign" => Unary::Softsign,
+        "Ceil" | "Floor" | "Round" if !x.elem().is_float() => return single_result(Ok(x.clone())),
+        "Abs" => ElementwiseUnary::Abs,
+        "Neg" => ElementwiseUnary::Neg,
+        "Sign" => ElementwiseUnary::Sign,
+        "Ceil" => ElementwiseUnary::Ceil,
+        "Floor" => ElementwiseUnary::Floor,
+        "Round" => ElementwiseUnary::RoundEven,
+        "Exp" => ElementwiseUnary::Exp,
+        "Log" => ElementwiseUnary::Log,
+        "Sqrt" => ElementwiseUnary::Sqrt,
+        "Reciprocal" => ElementwiseUnary::Reciprocal,
+        "Sin" => ElementwiseUnary::Sin,
+        "Cos" => ElementwiseUnary::Cos,
+        "Tan" => ElementwiseUnary::Tan,
+        "Tanh" => ElementwiseUnary::Tanh,
+        "Erf" => ElementwiseUnary::Erf,
+        "Not" => return single_result(g.not(x)),
+        "Relu" => ElementwiseUnary::Relu,
+        "Sigmoid" => ElementwiseUnary::Sigmoid,
+        "Softplus" => ElementwiseUnary::Softplus,
+        "Softsign" => ElementwiseUnary::Softsign,
         other => return Err(Error::unsupported(format!("operator {other}"))),
     };
     let result = g.unary(op, x)?;
-    one(if call.op == "Not" { g.cast(&result, Elem::Bool) } else { Ok(result) })
+    single_result(if call.op == "Not" { g.cast(&result, ElementType::Bool) } else { Ok(result) })
 }
 
 /// Operators of two operands that the host has.
-pub(super) fn binary(g: &mut Graph, call: &Call) -> Outcome {
-    let (a, b) = (call.input(0)?, aligned(g, call)?);
+pub(super) fn binary(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
+    let (a, b) = (call.input(0)?, align_second_operand(g, call)?);
     let op = match call.op {
-        "Add" => Binary::Add,
-        "Sub" => Binary::Sub,
-        "Mul" => Binary::Mul,
-        "Div" => Binary::Div,
-        "And" => Binary::And,
-        "Or" => Binary::Or,
-        "Xor" => Binary::Xor,
-        "Equal" => Binary::Equal,
-        "Greater" => Binary::Greater,
-        "GreaterOrEqual" => Binary::GreaterOrEqual,
-        "Less" => Binary::Lesser,
-        "LessOrEqual" => Binary::LesserOrEqual,
+        "Add" => ElementwiseBinary::Add,
+        "Sub" => ElementwiseBinary::Sub,
+        "Mul" => ElementwiseBinary::Mul,
+        "Div" => ElementwiseBinary::Div,
+        "And" => ElementwiseBinary::And,
+        "Or" => ElementwiseBinary::Or,
+        "Xor" => ElementwiseBinary::Xor,
+        "Equal" => ElementwiseBinary::Equal,
+        "Greater" => ElementwiseBinary::Greater,
+        "GreaterOrEqual" => ElementwiseBinary::GreaterOrEqual,
+        "Less" => ElementwiseBinary::Lesser,
+        "LessOrEqual" => ElementwiseBinary::LesserOrEqual,
         other => return Err(Error::unsupported(format!("operator {other}"))),
     };
-    one(g.binary(op, a, &b))
+    single_result(g.binary(op, a, &b))
 }
 
 /// The second operand. Before version 7 it was aligned at an axis that an attribute names.
-fn aligned(g: &mut Graph, call: &Call) -> Built {
+fn align_second_operand(g: &mut FoldingGraph, call: &OperatorCall) -> ValueResult {
     let (a, b) = (call.input(0)?, call.input(1)?);
-    let (Some(axis), true) = (call.maybe_int("axis"), call.opset < 7) else { return Ok(b.clone()) };
-    let missing = a.rank().checked_sub(normalized(axis, a.rank())? + b.rank());
+    let (Some(axis), true) = (call.optional_int("axis"), call.opset < 7) else { return Ok(b.clone()) };
+    let missing = a.rank().checked_sub(normalize_axis(axis, a.rank())? + b.rank());
     let missing = missing.ok_or_else(|| Error::invalid(format!("{:?} does not fit at axis {axis}", b.shape())))?;
     let shape = [b.shape(), &vec![1; missing]].concat();
     g.reshape(b, &shape)
 }
 
 /// Max, Min, Sum, Mean of any number of operands.
-pub(super) fn variadic(g: &mut Graph, call: &Call) -> Outcome {
-    let all = call.all()?;
+pub(super) fn variadic(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
+    let all = call.inputs()?;
     let mut result = all[0].clone();
     for x in &all[1..] {
         result = match call.op {
@@ -88,29 +88,29 @@ pub(super) fn variadic(g: &mut Graph, call: &Call) -> Outcome {
         };
     }
     if call.op == "Mean" {
-        let count = g.like(&result, all.len() as f64);
+        let count = g.scalar_like(&result, all.len() as f64);
         result = g.div(&result, &count)?;
     }
-    one(Ok(result))
+    single_result(Ok(result))
 }
 
 /// Where.
-pub(super) fn select(g: &mut Graph, call: &Call) -> Outcome {
-    one(g.select(call.input(0)?, call.input(1)?, call.input(2)?))
+pub(super) fn select(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
+    single_result(g.select(call.input(0)?, call.input(1)?, call.input(2)?))
 }
 
 /// Cast, and CastLike, whose second operand has the type.
-pub(super) fn cast(g: &mut Graph, call: &Call) -> Outcome {
+pub(super) fn cast(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let elem = match call.op {
         "CastLike" => call.input(1)?.elem(),
-        _ => call.elem("to")?.ok_or_else(|| Error::invalid("attribute `to` is missing"))?,
+        _ => call.element_type("to")?.ok_or_else(|| Error::invalid("attribute `to` is missing"))?,
     };
-    one(g.cast(call.input(0)?, elem))
+    single_result(g.cast(call.input(0)?, elem))
 }
 
 /// The power; the type is the base's. Powers of integers are products.
-pub(super) fn pow(g: &mut Graph, call: &Call) -> Outcome {
-    let (base, exponent) = (call.input(0)?, aligned(g, call)?);
+pub(super) fn pow(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
+    let (base, exponent) = (call.input(0)?, align_second_operand(g, call)?);
     if base.elem().is_float() {
         // Where the exponent is a small whole number the product is exact and defined for negative bases.
         if let Some(constant) = exponent.constant()
@@ -118,24 +118,24 @@ pub(super) fn pow(g: &mut Graph, call: &Call) -> Outcome {
             && exponent.rank() <= base.rank()
             && constant.floats() == [2.0]
         {
-            return one(g.mul(base, base));
+            return single_result(g.mul(base, base));
         }
         let exponent = g.cast(&exponent, base.elem())?;
-        return one(g.pow(base, &exponent));
+        return single_result(g.pow(base, &exponent));
     }
     if exponent.elem().is_float() {
-        let wide = g.cast(base, Elem::Float32)?;
-        let exponent = g.cast(&exponent, Elem::Float32)?;
+        let wide = g.cast(base, ElementType::Float32)?;
+        let exponent = g.cast(&exponent, ElementType::Float32)?;
         let power = g.pow(&wide, &exponent)?;
-        return one(g.cast(&power, base.elem()));
+        return single_result(g.cast(&power, base.elem()));
     }
-    one(integer_pow(g, base, &exponent))
+    single_result(integer_pow(g, base, &exponent))
 }
 
 /// By squaring, over the six bits that an exponent of a 64-bit power can have. Negative exponents give 0.
-fn integer_pow(g: &mut Graph, base: &Value, exponent: &Value) -> Built {
+fn integer_pow(g: &mut FoldingGraph, base: &GraphValue, exponent: &GraphValue) -> ValueResult {
     let mut exponent = g.cast(exponent, base.elem())?;
-    let (one, zero, two) = (g.like(base, 1.0), g.like(base, 0.0), g.like(base, 2.0));
+    let (one, zero, two) = (g.scalar_like(base, 1.0), g.scalar_like(base, 0.0), g.scalar_like(base, 2.0));
     let negative = g.lesser(&exponent, &zero)?;
     let mut result = g.select(&negative, &zero, &one)?;
     let mut square = base.clone();
@@ -155,7 +155,7 @@ fn integer_pow(g: &mut Graph, base: &Value, exponent: &Value) -> Built {
 }
 
 /// The remainder, with the divisor's sign, or with `fmod` the dividend's.
-pub(super) fn modulo(g: &mut Graph, call: &Call) -> Outcome {
+pub(super) fn modulo(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let (a, b) = (call.input(0)?, call.input(1)?);
     let like_c = call.flag("fmod", false);
     if a.elem().is_float() {
@@ -163,41 +163,46 @@ pub(super) fn modulo(g: &mut Graph, call: &Call) -> Outcome {
         // Truncation, which the host has only as a conversion to integers.
         let whole = if like_c {
             let (up, down) = (g.ceil(&quotient)?, g.floor(&quotient)?);
-            let negative = g.lesser(&quotient, &g.like(a, 0.0))?;
+            let negative = g.lesser(&quotient, &g.scalar_like(a, 0.0))?;
             g.select(&negative, &up, &down)?
         } else {
             g.floor(&quotient)?
         };
         let part = g.mul(&whole, b)?;
         let rest = g.sub(a, &part)?;
-        return one(infinite_divisor(g, [a, b], &rest, like_c));
+        return single_result(fix_infinite_divisors(g, [a, b], &rest, like_c));
     }
     let quotient = g.div(a, b)?;
     let part = g.mul(&quotient, b)?;
     let rest = g.sub(a, &part)?;
     if like_c || a.elem().is_unsigned() {
-        return one(Ok(rest));
+        return single_result(Ok(rest));
     }
-    let zero = g.like(a, 0.0);
+    let zero = g.scalar_like(a, 0.0);
     let (below, divisor_below) = (g.lesser(&rest, &zero)?, g.lesser(b, &zero)?);
     let signs_differ = g.xor(&below, &divisor_below)?;
     let exact = g.equal(&rest, &zero)?;
     let not_exact = g.not(&exact)?;
     let off = g.and(&signs_differ, &not_exact)?;
     let moved = g.add(&rest, b)?;
-    one(g.select(&off, &moved, &rest))
+    single_result(g.select(&off, &moved, &rest))
 }
 
 /// The remainder of floats where the divisor is infinite: a finite dividend, or the divisor where floor rounds to its side.
 /// Elsewhere `rest`. Source: ONNX Mod-28, special cases.
-fn infinite_divisor(g: &mut Graph, [a, b]: [&Value; 2], rest: &Value, like_c: bool) -> Built {
-    let infinity = g.like(a, f64::INFINITY);
+fn fix_infinite_divisors(
+    g: &mut FoldingGraph,
+    [a, b]: [&GraphValue; 2],
+    rest: &GraphValue,
+    like_c: bool,
+) -> ValueResult {
+    let infinity = g.scalar_like(a, f64::INFINITY);
     let (size_a, size_b) = (g.abs(a)?, g.abs(b)?);
     let (finite, infinite) = (g.lesser(&size_a, &infinity)?, g.equal(&size_b, &infinity)?);
     let special = g.and(&finite, &infinite)?;
     let mut value = a.clone();
     if !like_c {
-        let zero = g.like(a, 0.0);
+        let zero = g.scalar_like(a, 0.0);
         let (below, above) = (g.lesser(a, &zero)?, g.greater(a, &zero)?);
         let divisor_below = g.lesser(b, &zero)?;
         let divisor_above = g.not(&divisor_below)?;
@@ -209,11 +214,11 @@ fn infinite_divisor(g: &mut Graph, [a, b]: [&Value; 2], rest: &Value, like_c: bo
 }
 
 /// Limits as attributes before version 11, then as operands.
-pub(super) fn clip(g: &mut Graph, call: &Call) -> Outcome {
+pub(super) fn clip(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     if call.opset < 11 {
         let (min, max) = (call.number("min"), call.number("max"));
-        return one(g.clamp(x, min, max));
+        return single_result(g.clamp(x, min, max));
     }
     let mut limited = x.clone();
     if let Some(min) = call.optional(1) {
@@ -222,23 +227,23 @@ pub(super) fn clip(g: &mut Graph, call: &Call) -> Outcome {
     if let Some(max) = call.optional(2) {
         limited = g.min(&limited, max)?;
     }
-    one(Ok(limited))
+    single_result(Ok(limited))
 }
 
 /// Where NaN.
-pub(super) fn is_nan(g: &mut Graph, call: &Call) -> Outcome {
+pub(super) fn is_nan(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     let same = g.equal(x, x)?;
-    one(g.not(&same))
+    single_result(g.not(&same))
 }
 
 /// Where infinite, of the signs asked for.
-pub(super) fn is_inf(g: &mut Graph, call: &Call) -> Outcome {
+pub(super) fn is_inf(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
-    let (positive, negative) = (g.like(x, f64::INFINITY), g.like(x, f64::NEG_INFINITY));
+    let (positive, negative) = (g.scalar_like(x, f64::INFINITY), g.scalar_like(x, f64::NEG_INFINITY));
     let above = g.equal(x, &positive)?;
     let below = g.equal(x, &negative)?;
-    one(match (call.flag("detect_positive", true), call.flag("detect_negative", true)) {
+    single_result(match (call.flag("detect_positive", true), call.flag("detect_negative", true)) {
         (true, true) => g.or(&above, &below),
         (true, false) => Ok(above),
         (false, true) => Ok(below),
@@ -247,25 +252,25 @@ pub(super) fn is_inf(g: &mut Graph, call: &Call) -> Outcome {
 }
 
 /// Bitwise operators, bit by bit, and shifts.
-pub(super) fn bitwise(g: &mut Graph, call: &Call) -> Outcome {
+pub(super) fn bitwise(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     if call.op == "BitwiseNot" {
         // In two's complement; unsigned numbers wrap to the same bits.
-        let most = g.like(x, -1.0);
-        let most = if x.elem().is_unsigned() { g.like(x, x.elem().range()[1]) } else { most };
-        return one(g.sub(&most, x));
+        let most = g.scalar_like(x, -1.0);
+        let most = if x.elem().is_unsigned() { g.scalar_like(x, x.elem().range()[1]) } else { most };
+        return single_result(g.sub(&most, x));
     }
     let y = call.input(1)?;
     if call.op == "BitShift" {
         let left = call.choice("direction", &["LEFT", "RIGHT"])? == "LEFT";
-        return one(shifted(g, x, y, left));
+        return single_result(shift_bits(g, x, y, left));
     }
-    let bits = 8 * x.elem().bytes();
+    let bits = 8 * x.elem().element_bytes();
     // As unsigned words, whose quotients by two are shifts, and which keep a negative number's bits.
-    let words = if bits > 32 { Elem::Uint64 } else { Elem::Uint32 };
+    let words = if bits > 32 { ElementType::Uint64 } else { ElementType::Uint32 };
     let (mut a, mut b) = (g.cast(x, words)?, g.cast(y, words)?);
-    let mut result = g.like(&a, 0.0);
-    let two = g.like(&a, 2.0);
+    let mut result = g.scalar_like(&a, 0.0);
+    let two = g.scalar_like(&a, 2.0);
     for bit in 0..bits {
         let (half_a, half_b) = (g.div(&a, &two)?, g.div(&b, &two)?);
         let (bit_a, bit_b) = (last_bit(g, &a, &half_a)?, last_bit(g, &b, &half_b)?);
@@ -275,17 +280,18 @@ pub(super) fn bitwise(g: &mut Graph, call: &Call) -> Outcome {
             _ => g.xor(&bit_a, &bit_b)?,
         };
         let number = g.cast(&both, words)?;
-        let weighted = g.times(&number, 2f64.powi(bit as i32))?;
+        let weighted = g.mul_scalar(&number, 2f64.powi(bit as i32))?;
         result = g.add(&result, &weighted)?;
         (a, b) = (half_a, half_b);
     }
-    one(g.cast(&result, x.elem()))
+    single_result(g.cast(&result, x.elem()))
 }
 
 /// `x` shifted by `y` bits, as a product or quotient of a power of two; to the right, copies of the sign bit come in.
 /// Negative amounts, and those of at least the type's bits, leave only what comes in. Source: ONNX BitShift-28.
-fn shifted(g: &mut Graph, x: &Value, y: &Value, left: bool) -> Built {
-    let (zero, two, bits) = (g.like(x, 0.0), g.like(x, 2.0), g.like(x, 8.0 * x.elem().bytes() as f64));
+fn shift_bits(g: &mut FoldingGraph, x: &GraphValue, y: &GraphValue, left: bool) -> ValueResult {
+    let (zero, two, bits) =
+        (g.scalar_like(x, 0.0), g.scalar_like(x, 2.0), g.scalar_like(x, 8.0 * x.elem().element_bytes() as f64));
     let mut valid = g.lesser(y, &bits)?;
     if !y.elem().is_unsigned() {
         let ahead = g.greater_or_equal(y, &zero)?;
@@ -298,7 +304,7 @@ fn shifted(g: &mut Graph, x: &Value, y: &Value, left: bool) -> Built {
         return g.select(&valid, &moved, &zero);
     }
     // Quotients round to zero: those of a negative number are taken of its complement, which is not negative.
-    let ones = g.like(x, -1.0);
+    let ones = g.scalar_like(x, -1.0);
     let negative = g.lesser(x, &zero)?;
     let complement = g.sub(&ones, x)?;
     let size = g.select(&negative, &complement, x)?;
@@ -308,9 +314,9 @@ fn shifted(g: &mut Graph, x: &Value, y: &Value, left: bool) -> Built {
     g.select(&negative, &complement, &quotient)
 }
 
-fn last_bit(g: &mut Graph, x: &Value, half: &Value) -> Result<Value> {
-    let even = g.times(half, 2.0)?;
+fn last_bit(g: &mut FoldingGraph, x: &GraphValue, half: &GraphValue) -> Result<GraphValue> {
+    let even = g.mul_scalar(half, 2.0)?;
     let bit = g.sub(x, &even)?;
-    let bit = g.cast(&bit, Elem::Uint8)?;
-    g.cast(&bit, Elem::Bool)
+    let bit = g.cast(&bit, ElementType::Uint8)?;
+    g.cast(&bit, ElementType::Bool)
 }

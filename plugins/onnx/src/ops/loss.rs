@@ -1,49 +1,49 @@
 //! Losses.
 
-use super::{Outcome, one};
-use crate::backend::Reduction;
-use crate::call::Call;
-use crate::elem::Elem;
+use super::{RuleResult, single_result};
+use crate::backend::ReductionOperator;
+use crate::call::OperatorCall;
+use crate::elem::ElementType;
 use crate::error::{Error, Result};
-use crate::graph::{Built, Graph};
-use crate::value::Value;
+use crate::graph::{FoldingGraph, ValueResult};
+use crate::value::GraphValue;
 
 /// NegativeLogLikelihoodLoss of log-probabilities `[n, c, d..]` and labels `[n, d..]`.
-pub(super) fn negative_log_likelihood(g: &mut Graph, call: &Call) -> Outcome {
-    one(likelihood(g, call, call.input(0)?))
+pub(super) fn negative_log_likelihood(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
+    single_result(nll_loss(g, call, call.input(0)?))
 }
 
 /// SoftmaxCrossEntropyLoss of logits; the log-probabilities are a second result.
-pub(super) fn softmax_cross_entropy(g: &mut Graph, call: &Call) -> Outcome {
+pub(super) fn softmax_cross_entropy(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let logs = super::activation::log_softmax(g, call.input(0)?, 1)?;
-    Ok(vec![likelihood(g, call, &logs)?, logs])
+    Ok(vec![nll_loss(g, call, &logs)?, logs])
 }
 
-fn likelihood(g: &mut Graph, call: &Call, logs: &Value) -> Built {
-    let labels = g.cast(call.input(1)?, Elem::Int64)?;
+fn nll_loss(g: &mut FoldingGraph, call: &OperatorCall, logs: &GraphValue) -> ValueResult {
+    let labels = g.cast(call.input(1)?, ElementType::Int64)?;
     let classes = logs.dim(1)?;
-    let ignored = call.maybe_int("ignore_index");
+    let ignored = call.optional_int("ignore_index");
     // A label that is ignored may be no class at all; it picks the first class, with weight 0.
     let (labels, kept) = match ignored {
         Some(ignored) => {
-            let hit = g.equal(&labels, &g.like(&labels, ignored as f64))?;
-            (g.select(&hit, &g.like(&labels, 0.0), &labels)?, Some(g.not(&hit)?))
+            let hit = g.equal(&labels, &g.scalar_like(&labels, ignored as f64))?;
+            (g.select(&hit, &g.scalar_like(&labels, 0.0), &labels)?, Some(g.not(&hit)?))
         }
         None => (labels, None),
     };
     let apart = g.unsqueeze(&labels, 1)?;
     let mut shape = vec![1; logs.rank()];
     shape[1] = classes;
-    let places = g.iota(Elem::Int64, &[classes], 0)?;
+    let places = g.iota(ElementType::Int64, &[classes], 0)?;
     let places = g.reshape(&places, &shape)?;
     let hit = g.equal(&apart, &places)?;
-    let zero = g.like(logs, 0.0);
-    let chosen = picked(g, &hit, logs, &zero)?;
+    let zero = g.scalar_like(logs, 0.0);
+    let chosen = pick_labels(g, &hit, logs, &zero)?;
     let mut weights = match call.optional(2) {
         Some(weight) => {
             let weight = g.reshape(weight, &shape)?;
             let weight = g.expand(&weight, logs.shape())?;
-            Some(picked(g, &hit, &weight, &zero)?)
+            Some(pick_labels(g, &hit, &weight, &zero)?)
         }
         None => None,
     };
@@ -60,8 +60,8 @@ fn likelihood(g: &mut Graph, call: &Call, logs: &Value) -> Built {
         None => loss,
     };
     let axes: Vec<usize> = (0..loss.rank()).collect();
-    let total = |g: &mut Graph, x: &Value| -> Result<Value> {
-        let sum = g.reduce(Reduction::Sum, x, &axes)?;
+    let total = |g: &mut FoldingGraph, x: &GraphValue| -> Result<GraphValue> {
+        let sum = g.reduce(ReductionOperator::Sum, x, &axes)?;
         g.reshape(&sum, &[])
     };
     match &*call.string("reduction", "mean") {
@@ -71,7 +71,7 @@ fn likelihood(g: &mut Graph, call: &Call, logs: &Value) -> Built {
             let sum = total(g, &loss)?;
             let weight = match &weights {
                 Some(weights) => total(g, weights)?,
-                None => g.like(&sum, loss.len() as f64),
+                None => g.scalar_like(&sum, loss.len() as f64),
             };
             g.div(&sum, &weight)
         }
@@ -80,8 +80,8 @@ fn likelihood(g: &mut Graph, call: &Call, logs: &Value) -> Built {
 }
 
 /// Of each place along axis 1 the one that is hit; the axis goes.
-fn picked(g: &mut Graph, hit: &Value, x: &Value, zero: &Value) -> Built {
+fn pick_labels(g: &mut FoldingGraph, hit: &GraphValue, x: &GraphValue, zero: &GraphValue) -> ValueResult {
     let only = g.select(hit, x, zero)?;
-    let sum = g.reduce(Reduction::Sum, &only, &[1])?;
+    let sum = g.reduce(ReductionOperator::Sum, &only, &[1])?;
     g.squeeze(&sum, &[1])
 }

@@ -1,11 +1,11 @@
 //! Moving elements.
 
-use super::{Outcome, one};
-use crate::call::Call;
-use crate::elem::Elem;
+use super::{RuleResult, single_result};
+use crate::call::OperatorCall;
+use crate::elem::ElementType;
 use crate::error::{Error, Result};
-use crate::graph::{Built, Graph};
-use crate::value::{Constant, Value, normalized, size};
+use crate::graph::{FoldingGraph, ValueResult};
+use crate::value::{ConstantTensor, GraphValue, checked_size, normalize_axis};
 
 /// Elements along an axis that is padded with its own.
 const SOURCES_MAX: usize = 1 << 22;
@@ -13,9 +13,9 @@ const SOURCES_MAX: usize = 1 << 22;
 const BLOCK_MAX: usize = 1 << 10;
 
 /// Reshape: 0 keeps a dimension, -1 is what is left.
-pub(super) fn reshape(g: &mut Graph, call: &Call) -> Outcome {
+pub(super) fn reshape(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
-    let wanted = call.ints_of("shape", 1)?.unwrap_or_default();
+    let wanted = call.ints_attribute_or_input("shape", 1)?.unwrap_or_default();
     let keep = !call.flag("allowzero", false);
     let mut shape = Vec::with_capacity(wanted.len());
     let mut open = None;
@@ -26,88 +26,88 @@ pub(super) fn reshape(g: &mut Graph, call: &Call) -> Outcome {
                 open = Some(axis);
                 1
             }
-            dim => size(dim, "a dimension")?,
+            dim => checked_size(dim, "a dimension")?,
         });
     }
     if let Some(axis) = open {
-        let others = crate::value::elements(&shape)?;
+        let others = crate::value::element_count(&shape)?;
         match x.len().checked_div(others) {
             Some(rest) if rest * others == x.len() => shape[axis] = rest,
             _ => return Err(Error::invalid(format!("shape {:?} cannot become {wanted:?}", x.shape()))),
         }
     }
-    one(g.reshape(x, &shape))
+    single_result(g.reshape(x, &shape))
 }
 
 /// Flatten to two dimensions.
-pub(super) fn flatten(g: &mut Graph, call: &Call) -> Outcome {
+pub(super) fn flatten(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
-    let axis = normalized(call.int("axis", 1), x.rank() + 1).or_else(|_| x.axis(call.int("axis", 1)))?;
+    let axis = normalize_axis(call.int("axis", 1), x.rank() + 1).or_else(|_| x.axis(call.int("axis", 1)))?;
     // One more than the last axis is allowed, and -1 is the last axis.
     let axis = if call.int("axis", 1) < 0 { x.axis(call.int("axis", 1))? } else { axis };
     let (outer, inner) = (x.shape()[..axis].iter().product(), x.shape()[axis..].iter().product());
-    one(g.reshape(x, &[outer, inner]))
+    single_result(g.reshape(x, &[outer, inner]))
 }
 
 /// Squeeze: the axes named, or all of size 1.
-pub(super) fn squeeze(g: &mut Graph, call: &Call) -> Outcome {
+pub(super) fn squeeze(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
-    let axes = match call.ints_of("axes", 1)? {
+    let axes = match call.ints_attribute_or_input("axes", 1)? {
         Some(axes) => x.axes(&axes)?,
         None => (0..x.rank()).filter(|&axis| x.shape()[axis] == 1).collect(),
     };
-    one(g.squeeze(x, &axes))
+    single_result(g.squeeze(x, &axes))
 }
 
 /// Unsqueeze: axes of the result.
-pub(super) fn unsqueeze(g: &mut Graph, call: &Call) -> Outcome {
+pub(super) fn unsqueeze(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
-    let axes = call.ints_of("axes", 1)?.ok_or_else(|| Error::invalid("`axes` is missing"))?;
+    let axes = call.ints_attribute_or_input("axes", 1)?.ok_or_else(|| Error::invalid("`axes` is missing"))?;
     let rank = x.rank() + axes.len();
-    let mut axes = axes.iter().map(|&axis| normalized(axis, rank)).collect::<Result<Vec<_>>>()?;
+    let mut axes = axes.iter().map(|&axis| normalize_axis(axis, rank)).collect::<Result<Vec<_>>>()?;
     axes.sort_unstable();
     if axes.windows(2).any(|pair| pair[0] == pair[1]) {
         return Err(Error::invalid("an axis is named twice"));
     }
     let mut shape = x.shape().to_vec();
     axes.iter().for_each(|&axis| shape.insert(axis, 1));
-    one(g.reshape(x, &shape))
+    single_result(g.reshape(x, &shape))
 }
 
 /// Transpose; reversed by default.
-pub(super) fn transpose(g: &mut Graph, call: &Call) -> Outcome {
+pub(super) fn transpose(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     let permutation = match call.ints("perm") {
         Some(axes) => axes.iter().map(|&axis| x.axis(axis)).collect::<Result<Vec<_>>>()?,
         None => (0..x.rank()).rev().collect(),
     };
-    one(g.transpose(x, &permutation))
+    single_result(g.transpose(x, &permutation))
 }
 
 /// Sizes known now.
-fn sizes(values: &[i64]) -> Result<Vec<usize>> {
-    values.iter().map(|&value| size(value, "a dimension")).collect()
+fn known_sizes(values: &[i64]) -> Result<Vec<usize>> {
+    values.iter().map(|&value| checked_size(value, "a dimension")).collect()
 }
 
 /// Expand: to the shape that the operand's and the one given have together.
-pub(super) fn expand(g: &mut Graph, call: &Call) -> Outcome {
+pub(super) fn expand(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
-    let wanted = sizes(&call.known_ints(1, "the shape of Expand")?.unwrap_or_default())?;
-    let shape = crate::value::broadcast(x.shape(), &wanted)?;
-    one(g.expand(x, &shape))
+    let wanted = known_sizes(&call.known_ints(1, "the shape of Expand")?.unwrap_or_default())?;
+    let shape = crate::value::broadcast_shapes(x.shape(), &wanted)?;
+    single_result(g.expand(x, &shape))
 }
 
 /// Tile. Before version 6 one count and one axis.
-pub(super) fn tile(g: &mut Graph, call: &Call) -> Outcome {
+pub(super) fn tile(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
-    let repeats = sizes(&call.known_ints(1, "the repetitions of Tile")?.unwrap_or_default())?;
+    let repeats = known_sizes(&call.known_ints(1, "the repetitions of Tile")?.unwrap_or_default())?;
     if repeats.len() != x.rank() {
         return Err(Error::invalid(format!("{repeats:?} repetitions of {:?}", x.shape())));
     }
-    one(tiled(g, x, &repeats))
+    single_result(tile_by(g, x, &repeats))
 }
 
-fn tiled(g: &mut Graph, x: &Value, repeats: &[usize]) -> Built {
+fn tile_by(g: &mut FoldingGraph, x: &GraphValue, repeats: &[usize]) -> ValueResult {
     let mut result = x.clone();
     // Axis by axis: both together might have more dimensions than a tensor can.
     for (axis, &times) in repeats.iter().enumerate().filter(|(_, times)| **times != 1) {
@@ -127,22 +127,23 @@ fn tiled(g: &mut Graph, x: &Value, repeats: &[usize]) -> Built {
 }
 
 /// Concat.
-pub(super) fn concat(g: &mut Graph, call: &Call) -> Outcome {
-    let all = call.all()?;
+pub(super) fn concat(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
+    let all = call.inputs()?;
     let axis = all[0].axis(call.int("axis", 1))?;
-    one(g.concat(&all, axis))
+    single_result(g.concat(&all, axis))
 }
 
 /// Split: sizes as attribute or operand, a number of parts, or as many as there are results.
-pub(super) fn split(g: &mut Graph, call: &Call) -> Outcome {
+pub(super) fn split(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     let axis = x.axis(call.int("axis", 0))?;
     let total = x.dim(axis)?;
-    let parts = match call.ints_of("split", 1)? {
-        Some(parts) => sizes(&parts)?,
+    let parts = match call.ints_attribute_or_input("split", 1)? {
+        Some(parts) => known_sizes(&parts)?,
         None => {
-            let count =
-                call.maybe_int("num_outputs").map_or(Ok(call.wanted.len()), |count| size(count, "num_outputs"))?;
+            let count = call
+                .optional_int("num_outputs")
+                .map_or(Ok(call.wanted.len()), |count| checked_size(count, "num_outputs"))?;
             if count == 0 || count > 4096 {
                 return Err(Error::invalid(format!("{count} parts")));
             }
@@ -164,13 +165,13 @@ pub(super) fn split(g: &mut Graph, call: &Call) -> Outcome {
 }
 
 /// Slice: any step but 0; bounds as attributes before version 10.
-pub(super) fn slice(g: &mut Graph, call: &Call) -> Outcome {
+pub(super) fn slice(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     let needed =
         |ints: Option<Vec<i64>>, what: &str| ints.ok_or_else(|| Error::invalid(format!("`{what}` is missing")));
-    let starts = needed(call.ints_of("starts", 1)?, "starts")?;
-    let ends = needed(call.ints_of("ends", 2)?, "ends")?;
-    let axes = call.ints_of("axes", 3)?.unwrap_or_else(|| (0..starts.len() as i64).collect());
+    let starts = needed(call.ints_attribute_or_input("starts", 1)?, "starts")?;
+    let ends = needed(call.ints_attribute_or_input("ends", 2)?, "ends")?;
+    let axes = call.ints_attribute_or_input("axes", 3)?.unwrap_or_else(|| (0..starts.len() as i64).collect());
     let steps = call.known_ints(4, "the steps of Slice")?.unwrap_or_else(|| vec![1; starts.len()]);
     if [ends.len(), axes.len(), steps.len()] != [starts.len(); 3] {
         return Err(Error::invalid("starts, ends, axes and steps differ in number"));
@@ -206,13 +207,14 @@ pub(super) fn slice(g: &mut Graph, call: &Call) -> Outcome {
         }
     }
     let x = if reversed.is_empty() { x.clone() } else { g.reverse(x, &reversed)? };
-    one(g.slice(&x, &from, &counts, &strides))
+    single_result(g.slice(&x, &from, &counts, &strides))
 }
 
 /// Pad: by a value, the edge, the mirrored or the opposite side; negative counts cut.
-pub(super) fn pad(g: &mut Graph, call: &Call) -> Outcome {
+pub(super) fn pad(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
-    let pads = call.ints_of("pads", 1)?.or(call.ints("paddings").map(<[i64]>::to_vec)).unwrap_or_default();
+    let pads =
+        call.ints_attribute_or_input("pads", 1)?.or(call.ints("paddings").map(<[i64]>::to_vec)).unwrap_or_default();
     let value = match call.attribute("value") {
         Some(value) => f64::from(value.f),
         None => call.known_scalar(2, "the value of Pad", 0.0)?,
@@ -228,25 +230,25 @@ pub(super) fn pad(g: &mut Graph, call: &Call) -> Outcome {
     for (i, &axis) in axes.iter().enumerate() {
         (low[axis], high[axis]) = (pads[i], pads[axes.len() + i]);
     }
-    let x = cropped(g, x, &mut low, &mut high)?;
-    let low = sizes(&low)?;
-    let high = sizes(&high)?;
+    let x = crop_negative_padding(g, x, &mut low, &mut high)?;
+    let low = known_sizes(&low)?;
+    let high = known_sizes(&high)?;
     let mode = call.string("mode", "constant");
     if mode == "constant" {
-        return one(g.pad(&x, &low, &high, value));
+        return single_result(g.pad(&x, &low, &high, value));
     }
     let mut result = x;
     for axis in 0..low.len() {
-        let indices = sources(&mode, result.dim(axis)?, low[axis], high[axis])?;
+        let indices = padding_sources(&mode, result.dim(axis)?, low[axis], high[axis])?;
         if low[axis] + high[axis] > 0 {
-            result = g.gather(&result, &Constant::ints(indices).into(), axis)?;
+            result = g.gather(&result, &ConstantTensor::ints(indices).into(), axis)?;
         }
     }
-    one(Ok(result))
+    single_result(Ok(result))
 }
 
 /// What negative paddings cut away; they are 0 then.
-fn cropped(g: &mut Graph, x: &Value, low: &mut [i64], high: &mut [i64]) -> Built {
+fn crop_negative_padding(g: &mut FoldingGraph, x: &GraphValue, low: &mut [i64], high: &mut [i64]) -> ValueResult {
     let mut result = x.clone();
     for axis in 0..low.len() {
         let cut = |count: i64| usize::try_from(-count.min(0)).unwrap_or(usize::MAX);
@@ -261,7 +263,7 @@ fn cropped(g: &mut Graph, x: &Value, low: &mut [i64], high: &mut [i64]) -> Built
 }
 
 /// Which element each place along a padded axis shows.
-fn sources(mode: &str, dim: usize, low: usize, high: usize) -> Result<Vec<i64>> {
+fn padding_sources(mode: &str, dim: usize, low: usize, high: usize) -> Result<Vec<i64>> {
     let (n, count) = (dim as i64, low.saturating_add(dim).saturating_add(high));
     if low + high > 0 && dim == 0 {
         return Err(Error::invalid(format!("padding of nothing by `{mode}`")));
@@ -283,7 +285,7 @@ fn sources(mode: &str, dim: usize, low: usize, high: usize) -> Result<Vec<i64>> 
 }
 
 /// Identity, and Dropout where it drops nothing, with its mask.
-pub(super) fn identity(g: &mut Graph, call: &Call) -> Outcome {
+pub(super) fn identity(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     if call.op == "Dropout" && call.opset >= 12 {
         let training = call.known_ints(2, "the training mode of Dropout")?.is_some_and(|mode| mode.first() != Some(&0));
@@ -292,20 +294,20 @@ pub(super) fn identity(g: &mut Graph, call: &Call) -> Outcome {
             return Err(Error::unsupported("Dropout in training mode"));
         }
     }
-    if !call.wants(1) {
-        return one(Ok(x.clone()));
+    if !call.is_output_used(1) {
+        return single_result(Ok(x.clone()));
     }
-    let elem = if call.opset < 10 { x.elem() } else { Elem::Bool };
+    let elem = if call.opset < 10 { x.elem() } else { ElementType::Bool };
     Ok(vec![x.clone(), g.fill(elem, x.shape(), 1.0)?])
 }
 
 /// DepthToSpace and SpaceToDepth.
-pub(super) fn depth(g: &mut Graph, call: &Call) -> Outcome {
+pub(super) fn depth_to_space(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     let [n, c, h, w] = *x.shape() else {
         return Err(Error::invalid(format!("an image must have 4 dimensions, not {:?}", x.shape())));
     };
-    let block = size(call.int("blocksize", 1), "blocksize")?;
+    let block = checked_size(call.int("blocksize", 1), "blocksize")?;
     if !(1..=BLOCK_MAX).contains(&block) {
         return Err(Error::invalid(format!("blocks of {block}")));
     }
@@ -314,7 +316,7 @@ pub(super) fn depth(g: &mut Graph, call: &Call) -> Outcome {
         let apart = g.reshape(x, &[n, c, h / block, block, w / block, block])?;
         let order = if channels_outermost { [0, 1, 3, 5, 2, 4] } else { [0, 3, 5, 1, 2, 4] };
         let moved = g.transpose(&apart, &order)?;
-        return one(g.reshape(&moved, &[n, c * block * block, h / block, w / block]));
+        return single_result(g.reshape(&moved, &[n, c * block * block, h / block, w / block]));
     }
     let channels = c / (block * block).max(1);
     let moved = if channels_outermost {
@@ -324,29 +326,29 @@ pub(super) fn depth(g: &mut Graph, call: &Call) -> Outcome {
         let apart = g.reshape(x, &[n, block, block, channels, h, w])?;
         g.transpose(&apart, &[0, 3, 4, 1, 5, 2])?
     };
-    one(g.reshape(&moved, &[n, channels, h * block, w * block]))
+    single_result(g.reshape(&moved, &[n, channels, h * block, w * block]))
 }
 
 /// Trilu: one side of the diagonals of the last two dimensions.
-pub(super) fn triangular(g: &mut Graph, call: &Call) -> Outcome {
+pub(super) fn trilu(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     let [.., rows, columns] = *x.shape() else { return Err(Error::invalid("Trilu takes matrices")) };
     let k = call.known_scalar(1, "the diagonal of Trilu", 0.0)?.clamp(-(rows as f64) - 1.0, columns as f64 + 1.0);
-    let row = g.iota(Elem::Int32, &[rows, 1], 0)?;
-    let column = g.iota(Elem::Int32, &[1, columns], 1)?;
-    let diagonal = g.plus(&row, k)?;
+    let row = g.iota(ElementType::Int32, &[rows, 1], 0)?;
+    let column = g.iota(ElementType::Int32, &[1, columns], 1)?;
+    let diagonal = g.add_scalar(&row, k)?;
     let kept = if call.flag("upper", true) {
         g.greater_or_equal(&column, &diagonal)?
     } else {
         g.lesser_or_equal(&column, &diagonal)?
     };
-    one(g.select(&kept, x, &g.like(x, 0.0)))
+    single_result(g.select(&kept, x, &g.scalar_like(x, 0.0)))
 }
 
 /// CenterCropPad: cut or padded with zeros around the centre.
-pub(super) fn center(g: &mut Graph, call: &Call) -> Outcome {
+pub(super) fn center_crop_pad(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
-    let shape = sizes(&call.known_ints(1, "the shape of CenterCropPad")?.unwrap_or_default())?;
+    let shape = known_sizes(&call.known_ints(1, "the shape of CenterCropPad")?.unwrap_or_default())?;
     let axes = match call.ints("axes") {
         Some(axes) => axes.iter().map(|&axis| x.axis(axis)).collect::<Result<Vec<_>>>()?,
         None => (0..x.rank()).collect(),
@@ -358,26 +360,26 @@ pub(super) fn center(g: &mut Graph, call: &Call) -> Outcome {
         let before = if wanted >= dim { (wanted - dim) / 2 } else { -((dim - wanted) / 2) };
         (low[axis], high[axis]) = (before, wanted - dim - before);
     }
-    let x = cropped(g, x, &mut low, &mut high)?;
-    one(g.pad(&x, &sizes(&low)?, &sizes(&high)?, 0.0))
+    let x = crop_negative_padding(g, x, &mut low, &mut high)?;
+    single_result(g.pad(&x, &known_sizes(&low)?, &known_sizes(&high)?, 0.0))
 }
 
 /// ReverseSequence: the first elements of each sequence reversed.
-pub(super) fn reverse_sequence(g: &mut Graph, call: &Call) -> Outcome {
+pub(super) fn reverse_sequence(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let (x, lengths) = (call.input(0)?, call.input(1)?);
     let (batch, time) = (x.axis(call.int("batch_axis", 1))?, x.axis(call.int("time_axis", 0))?);
     let mut shape = vec![1; x.rank()];
     shape[batch] = x.dim(batch)?;
-    let lengths = g.cast(lengths, Elem::Int64)?;
+    let lengths = g.cast(lengths, ElementType::Int64)?;
     let lengths = g.reshape(&lengths, &shape)?;
     shape[batch] = 1;
     shape[time] = x.dim(time)?;
-    let step = g.iota(Elem::Int64, &[x.dim(time)?], 0)?;
+    let step = g.iota(ElementType::Int64, &[x.dim(time)?], 0)?;
     let step = g.reshape(&step, &shape)?;
     let inside = g.lesser(&step, &lengths)?;
-    let last = g.plus(&lengths, -1.0)?;
+    let last = g.add_scalar(&lengths, -1.0)?;
     let mirrored = g.sub(&last, &step)?;
     let source = g.select(&inside, &mirrored, &step)?;
     let source = g.expand(&source, x.shape())?;
-    one(g.gather_elements(x, &source, time))
+    single_result(g.gather_elements(x, &source, time))
 }

@@ -1,21 +1,21 @@
 //! Poolings: windows of one, two or three dimensions, and of the whole image.
 
-use super::convolution::Geometry;
-use super::{Outcome, one};
-use crate::backend::{Pooling, Reduction, Scatter, Windows};
-use crate::call::Call;
-use crate::elem::Elem;
+use super::convolution::OnnxWindowGeometry;
+use super::{RuleResult, single_result};
+use crate::backend::{PlaneWindows, PoolingMode, ReductionOperator, ScatterMode};
+use crate::call::OperatorCall;
+use crate::elem::ElementType;
 use crate::error::{Error, Result};
-use crate::graph::{Built, Graph};
-use crate::value::{Value, size};
+use crate::graph::{FoldingGraph, ValueResult};
+use crate::value::{GraphValue, checked_size};
 
 /// The geometry whose padding after the image is so large that exactly the windows that count fit.
-fn fitted(call: &Call, x: &Value) -> Result<(Geometry, Vec<usize>)> {
+fn fit_geometry(call: &OperatorCall, x: &GraphValue) -> Result<(OnnxWindowGeometry, Vec<usize>)> {
     let image = x.shape().get(2..).filter(|image| !image.is_empty());
     let image = image.ok_or_else(|| Error::invalid(format!("a pooling of {:?}", x.shape())))?;
     let window = call.sizes("kernel_shape", image.len(), 0, 1)?;
-    let mut geometry = Geometry::of(call, image, window)?;
-    let counts = geometry.counts(image, call.flag("ceil_mode", false))?;
+    let mut geometry = OnnxWindowGeometry::from_call(call, image, window)?;
+    let counts = geometry.window_counts(image, call.flag("ceil_mode", false))?;
     for (axis, &count) in counts.iter().enumerate() {
         if count == 0 {
             return Err(Error::invalid(format!("no window fits axis {axis} of {image:?}")));
@@ -27,16 +27,21 @@ fn fitted(call: &Call, x: &Value) -> Result<(Geometry, Vec<usize>)> {
 }
 
 /// The pooling with this geometry, of any number of dimensions: planes first, then the axes before them.
-fn pooled(g: &mut Graph, how: Pooling, x: &Value, geometry: &Geometry) -> Built {
+fn pool_with_geometry(
+    g: &mut FoldingGraph,
+    how: PoolingMode,
+    x: &GraphValue,
+    geometry: &OnnxWindowGeometry,
+) -> ValueResult {
     let n = geometry.window.len();
     if n == 1 {
         let flat = g.unsqueeze(x, 2)?;
-        let y = g.pool2d(how, &flat, [1, geometry.window[0]], geometry.clone().widened().plane())?;
+        let y = g.pool2d(how, &flat, [1, geometry.window[0]], geometry.clone().with_leading_axis().plane_windows())?;
         return g.squeeze(&y, &[2]);
     }
     let shape = x.shape().to_vec();
     let (h, w) = (shape[shape.len() - 2], shape[shape.len() - 1]);
-    let plane = geometry.plane();
+    let plane = geometry.plane_windows();
     let window = [geometry.window[n - 2], geometry.window[n - 1]];
     if n == 2 {
         return g.pool2d(how, x, window, plane);
@@ -50,7 +55,7 @@ fn pooled(g: &mut Graph, how: Pooling, x: &Value, geometry: &Geometry) -> Built 
     let planes = g.pool2d(how, &planes, window, plane)?;
     let (oh, ow) = (planes.dim(2)?, planes.dim(3)?);
     let columns = g.reshape(&planes, &[batch, 1, depth, oh * ow])?;
-    let along = Windows {
+    let along = PlaneWindows {
         padding: [geometry.low[0], geometry.high[0], 0, 0],
         strides: [geometry.strides[0], 1],
         dilations: [geometry.dilations[0], 1],
@@ -61,21 +66,27 @@ fn pooled(g: &mut Graph, how: Pooling, x: &Value, geometry: &Geometry) -> Built 
 }
 
 /// MaxPool, with the places of the largest if they are wanted.
-pub(super) fn max_pool(g: &mut Graph, call: &Call) -> Outcome {
+pub(super) fn max_pool(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
-    let (geometry, counts) = fitted(call, x)?;
-    let wide = if x.elem().is_float() { x.clone() } else { g.cast(x, Elem::Float32)? };
-    let y = pooled(g, Pooling::Max, &wide, &geometry)?;
+    let (geometry, counts) = fit_geometry(call, x)?;
+    let wide = if x.elem().is_float() { x.clone() } else { g.cast(x, ElementType::Float32)? };
+    let y = pool_with_geometry(g, PoolingMode::Max, &wide, &geometry)?;
     let y = g.cast(&y, x.elem())?;
-    if !call.wants(1) {
-        return one(Ok(y));
+    if !call.is_output_used(1) {
+        return single_result(Ok(y));
     }
-    let places = places(g, &wide, &geometry, &counts, call.flag("storage_order", false))?;
+    let places = max_positions(g, &wide, &geometry, &counts, call.flag("storage_order", false))?;
     Ok(vec![y, places])
 }
 
 /// The flat index in the whole tensor of each window's first largest element.
-fn places(g: &mut Graph, x: &Value, geometry: &Geometry, counts: &[usize], column_major: bool) -> Built {
+fn max_positions(
+    g: &mut FoldingGraph,
+    x: &GraphValue,
+    geometry: &OnnxWindowGeometry,
+    counts: &[usize],
+    column_major: bool,
+) -> ValueResult {
     let image = x.shape()[2..].to_vec();
     let n = image.len();
     let taps: usize = geometry.window.iter().product();
@@ -90,8 +101,8 @@ fn places(g: &mut Graph, x: &Value, geometry: &Geometry, counts: &[usize], colum
     let index = g.pad(&index, &low, &high, 0.0)?;
     let strides = [&[1, 1], &geometry.strides[..]].concat();
     let sizes = [&x.shape()[..2], counts].concat();
-    let mut best: Option<(Value, Value)> = None;
-    for offsets in crate::fold::each(&geometry.window, <[usize]>::to_vec) {
+    let mut best: Option<(GraphValue, GraphValue)> = None;
+    for offsets in crate::fold::map_positions(&geometry.window, <[usize]>::to_vec) {
         let at: Vec<usize> = (0..n).map(|axis| offsets[axis] * geometry.dilations[axis]).collect();
         let starts = [&[0, 0], &at[..]].concat();
         let (value, place) =
@@ -108,9 +119,9 @@ fn places(g: &mut Graph, x: &Value, geometry: &Geometry, counts: &[usize], colum
 }
 
 /// 0, 1, 2, ... in row-major order, or with the image's axes in the opposite order.
-fn flat_index(g: &mut Graph, shape: &[usize], column_major: bool) -> Built {
-    let total = crate::value::elements(shape)?;
-    let flat = g.iota(Elem::Int64, &[total], 0)?;
+fn flat_index(g: &mut FoldingGraph, shape: &[usize], column_major: bool) -> ValueResult {
+    let total = crate::value::element_count(shape)?;
+    let flat = g.iota(ElementType::Int64, &[total], 0)?;
     if !column_major {
         return g.reshape(&flat, shape);
     }
@@ -121,91 +132,91 @@ fn flat_index(g: &mut Graph, shape: &[usize], column_major: bool) -> Built {
 }
 
 /// AveragePool: padding counts where the attribute says so, what a rounded-up window reaches beyond it never.
-pub(super) fn average_pool(g: &mut Graph, call: &Call) -> Outcome {
+pub(super) fn average_pool(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
-    let (mut geometry, _) = fitted(call, x)?;
+    let (mut geometry, _) = fit_geometry(call, x)?;
     let mut x = x.clone();
     if call.flag("count_include_pad", false) {
-        let asked = Geometry::of(call, &x.shape()[2..], geometry.window.clone())?;
+        let asked = OnnxWindowGeometry::from_call(call, &x.shape()[2..], geometry.window.clone())?;
         let high: Vec<usize> =
             asked.high.iter().zip(&geometry.high).map(|(asked, reached)| *asked.min(reached)).collect();
         x = g.pad(&x, &[&[0, 0], &geometry.low[..]].concat(), &[&[0, 0], &high[..]].concat(), 0.0)?;
         geometry.high.iter_mut().zip(&high).for_each(|(reached, padded)| *reached -= padded);
         geometry.low.fill(0);
     }
-    one(pooled(g, Pooling::Average, &x, &geometry))
+    single_result(pool_with_geometry(g, PoolingMode::Average, &x, &geometry))
 }
 
 /// LpPool: the p-th root of the sum of p-th powers.
-pub(super) fn lp_pool(g: &mut Graph, call: &Call) -> Outcome {
+pub(super) fn lp_pool(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     let p = call.number("p").unwrap_or(2.0);
-    let (geometry, _) = fitted(call, x)?;
+    let (geometry, _) = fit_geometry(call, x)?;
     let powers = power(g, x, p)?;
     // A mean over all places, padding as zeros, times their number is the sum.
     let low = [&[0, 0], &geometry.low[..]].concat();
     let high = [&[0, 0], &geometry.high[..]].concat();
     let padded = g.pad(&powers, &low, &high, 0.0)?;
     let none = vec![0; geometry.window.len()];
-    let whole = Geometry { low: none.clone(), high: none, ..geometry };
-    let mean = pooled(g, Pooling::Average, &padded, &whole)?;
-    let sum = g.times(&mean, whole.window.iter().product::<usize>() as f64)?;
-    one(root(g, &sum, p))
+    let whole = OnnxWindowGeometry { low: none.clone(), high: none, ..geometry };
+    let mean = pool_with_geometry(g, PoolingMode::Average, &padded, &whole)?;
+    let sum = g.mul_scalar(&mean, whole.window.iter().product::<usize>() as f64)?;
+    single_result(root(g, &sum, p))
 }
 
-fn power(g: &mut Graph, x: &Value, p: f64) -> Built {
+fn power(g: &mut FoldingGraph, x: &GraphValue, p: f64) -> ValueResult {
     if p == 2.0 {
         return g.mul(x, x);
     }
     let size = g.abs(x)?;
-    if p == 1.0 { Ok(size) } else { g.pow(&size, &g.like(&size, p)) }
+    if p == 1.0 { Ok(size) } else { g.pow(&size, &g.scalar_like(&size, p)) }
 }
 
-fn root(g: &mut Graph, x: &Value, p: f64) -> Built {
+fn root(g: &mut FoldingGraph, x: &GraphValue, p: f64) -> ValueResult {
     if p == 1.0 {
         Ok(x.clone())
     } else if p == 2.0 {
         g.sqrt(x)
     } else {
-        g.pow(x, &g.like(x, 1.0 / p))
+        g.pow(x, &g.scalar_like(x, 1.0 / p))
     }
 }
 
 /// GlobalMaxPool, GlobalAveragePool, GlobalLpPool: the whole image is one window.
-pub(super) fn global_pool(g: &mut Graph, call: &Call) -> Outcome {
+pub(super) fn global_pool(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     let axes: Vec<usize> = (2..x.rank()).collect();
-    one(match call.op {
-        "GlobalMaxPool" => g.reduce(Reduction::Max, x, &axes),
-        "GlobalAveragePool" => g.reduce(Reduction::Mean, x, &axes),
+    single_result(match call.op {
+        "GlobalMaxPool" => g.reduce(ReductionOperator::Max, x, &axes),
+        "GlobalAveragePool" => g.reduce(ReductionOperator::Mean, x, &axes),
         _ => {
             let p = call.number("p").unwrap_or(2.0);
             let powers = power(g, x, p)?;
-            let sum = g.reduce(Reduction::Sum, &powers, &axes)?;
+            let sum = g.reduce(ReductionOperator::Sum, &powers, &axes)?;
             root(g, &sum, p)
         }
     })
 }
 
 /// LpNormalization: over the p-norm along one axis.
-pub(super) fn lp_normalization(g: &mut Graph, call: &Call) -> Outcome {
+pub(super) fn lp_normalization(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     let axis = x.axis(call.int("axis", -1))?;
     let p = call.number("p").unwrap_or(2.0);
     let powers = power(g, x, p)?;
-    let sum = g.reduce(Reduction::Sum, &powers, &[axis])?;
+    let sum = g.reduce(ReductionOperator::Sum, &powers, &[axis])?;
     let norm = root(g, &sum, p)?;
-    let zero = g.equal(&norm, &g.like(&norm, 0.0))?;
-    let norm = g.select(&zero, &g.like(&norm, 1.0), &norm)?;
-    one(g.div(x, &norm))
+    let zero = g.equal(&norm, &g.scalar_like(&norm, 0.0))?;
+    let norm = g.select(&zero, &g.scalar_like(&norm, 1.0), &norm)?;
+    single_result(g.div(x, &norm))
 }
 
 /// MaxUnpool: elements put back where a MaxPool found them.
-pub(super) fn max_unpool(g: &mut Graph, call: &Call) -> Outcome {
+pub(super) fn max_unpool(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let (x, indices) = (call.input(0)?, call.input(1)?);
     let image = x.shape().get(2..).unwrap_or_default();
     let window = call.sizes("kernel_shape", image.len(), 0, 1)?;
-    let geometry = Geometry::of(call, image, window)?;
+    let geometry = OnnxWindowGeometry::from_call(call, image, window)?;
     let side = |axis: usize| {
         let full =
             (image[axis].max(1) - 1).saturating_mul(geometry.strides[axis]).saturating_add(geometry.window[axis]);
@@ -213,17 +224,17 @@ pub(super) fn max_unpool(g: &mut Graph, call: &Call) -> Outcome {
     };
     let natural: Vec<usize> = (0..image.len()).map(side).collect();
     let natural = [&x.shape()[..2], &natural[..]].concat();
-    let zeros = g.fill(x.elem(), &[crate::value::elements(&natural)?], 0.0)?;
+    let zeros = g.fill(x.elem(), &[crate::value::element_count(&natural)?], 0.0)?;
     let (flat, places) = (g.reshape(x, &[x.len()])?, g.reshape(indices, &[indices.len()])?);
-    let spread = g.scatter_elements(&zeros, &places, &flat, 0, Scatter::Replace)?;
+    let spread = g.scatter_elements(&zeros, &places, &flat, 0, ScatterMode::Replace)?;
     let spread = g.reshape(&spread, &natural)?;
     // Indices count in the natural shape; a larger one that is asked for has room to spare after it.
-    let Some(shape) = call.known_ints(2, "the shape of MaxUnpool")? else { return one(Ok(spread)) };
-    let shape = shape.iter().map(|&dim| size(dim, "a dimension")).collect::<Result<Vec<_>>>()?;
+    let Some(shape) = call.known_ints(2, "the shape of MaxUnpool")? else { return single_result(Ok(spread)) };
+    let shape = shape.iter().map(|&dim| checked_size(dim, "a dimension")).collect::<Result<Vec<_>>>()?;
     if shape.len() != natural.len() {
         return Err(Error::invalid(format!("a shape {shape:?} for {natural:?}")));
     }
     let high: Vec<usize> =
         shape.iter().zip(&natural).map(|(wanted, natural)| wanted.saturating_sub(*natural)).collect();
-    one(g.pad(&spread, &vec![0; natural.len()], &high, 0.0))
+    single_result(g.pad(&spread, &vec![0; natural.len()], &high, 0.0))
 }

@@ -1,18 +1,18 @@
 //! Between floats and small integers.
 
-use super::{Outcome, one};
-use crate::backend::Reduction;
-use crate::call::Call;
-use crate::elem::Elem;
+use super::{RuleResult, single_result};
+use crate::backend::ReductionOperator;
+use crate::call::OperatorCall;
+use crate::elem::ElementType;
 use crate::error::{Error, Result};
-use crate::graph::{Built, Graph};
-use crate::value::Value;
+use crate::graph::{FoldingGraph, ValueResult};
+use crate::value::GraphValue;
 
 /// Rounded to the nearest, ties to even, moved by the zero point and limited to its type.
-pub(super) fn rounded(g: &mut Graph, x: &Value, zero: &Value) -> Built {
+pub(super) fn round_to_zero_point(g: &mut FoldingGraph, x: &GraphValue, zero: &GraphValue) -> ValueResult {
     let whole = g.round_even(x)?;
-    let wide = g.cast(zero, Elem::Float32)?;
-    let whole = g.cast(&whole, Elem::Float32)?;
+    let wide = g.cast(zero, ElementType::Float32)?;
+    let whole = g.cast(&whole, ElementType::Float32)?;
     let moved = g.add(&whole, &wide)?;
     let [least, most] = zero.elem().range();
     let limited = g.clamp(&moved, Some(least), Some(most))?;
@@ -20,14 +20,21 @@ pub(super) fn rounded(g: &mut Graph, x: &Value, zero: &Value) -> Built {
 }
 
 /// `a * b / c`, in single precision.
-pub(super) fn ratio(g: &mut Graph, a: &Value, b: &Value, c: &Value) -> Built {
-    let (a, b, c) = (g.cast(a, Elem::Float32)?, g.cast(b, Elem::Float32)?, g.cast(c, Elem::Float32)?);
+pub(super) fn ratio(g: &mut FoldingGraph, a: &GraphValue, b: &GraphValue, c: &GraphValue) -> ValueResult {
+    let (a, b, c) =
+        (g.cast(a, ElementType::Float32)?, g.cast(b, ElementType::Float32)?, g.cast(c, ElementType::Float32)?);
     let product = g.mul(&a, &b)?;
     g.div(&product, &c)
 }
 
-/// A scale or zero point, to be combined with `x`: one number, one along `axis`, or one for each block of `block`.
-fn spread(g: &mut Graph, value: &Value, x: &Value, axis: i64, block: usize) -> Built {
+/// A scale or zero point, to be combined with `x`: one number, one along `axis`, or one for each block of `block_size`.
+fn broadcast_parameter(
+    g: &mut FoldingGraph,
+    value: &GraphValue,
+    x: &GraphValue,
+    axis: i64,
+    block: usize,
+) -> ValueResult {
     if value.len() == 1 && block == 0 {
         return g.reshape(value, &[]);
     }
@@ -50,66 +57,69 @@ fn spread(g: &mut Graph, value: &Value, x: &Value, axis: i64, block: usize) -> B
     g.reshape(value, &shape)
 }
 
-fn block(call: &Call) -> Result<usize> {
-    crate::value::size(call.int("block_size", 0), "block_size")
+fn block_size(call: &OperatorCall) -> Result<usize> {
+    crate::value::checked_size(call.int("block_size", 0), "block_size")
 }
 
 /// QuantizeLinear.
-pub(super) fn quantize(g: &mut Graph, call: &Call) -> Outcome {
+pub(super) fn quantize(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let (x, scale) = (call.input(0)?, call.input(1)?);
-    if let Some(other) = call.elem("precision")?.filter(|&precision| precision != Elem::Float32) {
+    if let Some(other) = call.element_type("precision")?.filter(|&precision| precision != ElementType::Float32) {
         return Err(Error::unsupported(format!("QuantizeLinear with a division of precision {other:?}")));
     }
     let axis = call.int("axis", 1);
     let zero = match call.optional(2) {
         Some(zero) => zero.clone(),
         None => {
-            let elem = call.elem("output_dtype")?.unwrap_or(Elem::Uint8);
+            let elem = call.element_type("output_dtype")?.unwrap_or(ElementType::Uint8);
             g.fill(elem, scale.shape(), 0.0)?
         }
     };
-    let (scale, zero) = (spread(g, scale, x, axis, block(call)?)?, spread(g, &zero, x, axis, block(call)?)?);
-    let (x, scale) = (g.cast(x, Elem::Float32)?, g.cast(&scale, Elem::Float32)?);
+    let (scale, zero) = (
+        broadcast_parameter(g, scale, x, axis, block_size(call)?)?,
+        broadcast_parameter(g, &zero, x, axis, block_size(call)?)?,
+    );
+    let (x, scale) = (g.cast(x, ElementType::Float32)?, g.cast(&scale, ElementType::Float32)?);
     let scaled = g.div(&x, &scale)?;
-    one(rounded(g, &scaled, &zero))
+    single_result(round_to_zero_point(g, &scaled, &zero))
 }
 
 /// DequantizeLinear.
-pub(super) fn dequantize(g: &mut Graph, call: &Call) -> Outcome {
+pub(super) fn dequantize(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let (x, scale) = (call.input(0)?, call.input(1)?);
     let axis = call.int("axis", 1);
-    let elem = call.elem("output_dtype")?.unwrap_or(scale.elem());
-    let wide = g.cast(x, Elem::Float32)?;
+    let elem = call.element_type("output_dtype")?.unwrap_or(scale.elem());
+    let wide = g.cast(x, ElementType::Float32)?;
     let centred = match call.optional(2) {
         Some(zero) => {
-            let zero = spread(g, zero, x, axis, block(call)?)?;
-            let zero = g.cast(&zero, Elem::Float32)?;
+            let zero = broadcast_parameter(g, zero, x, axis, block_size(call)?)?;
+            let zero = g.cast(&zero, ElementType::Float32)?;
             g.sub(&wide, &zero)?
         }
         None => wide,
     };
-    let scale = spread(g, scale, x, axis, block(call)?)?;
-    let scale = g.cast(&scale, Elem::Float32)?;
+    let scale = broadcast_parameter(g, scale, x, axis, block_size(call)?)?;
+    let scale = g.cast(&scale, ElementType::Float32)?;
     let y = g.mul(&centred, &scale)?;
-    one(g.cast(&y, elem))
+    single_result(g.cast(&y, elem))
 }
 
 /// DynamicQuantizeLinear: to `uint8`, by the range of what there is, which always has 0 in it.
-pub(super) fn dynamic(g: &mut Graph, call: &Call) -> Outcome {
+pub(super) fn dynamic_quantize(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     let axes: Vec<usize> = (0..x.rank()).collect();
-    let (least, most) = (g.reduce(Reduction::Min, x, &axes)?, g.reduce(Reduction::Max, x, &axes)?);
+    let (least, most) = (g.reduce(ReductionOperator::Min, x, &axes)?, g.reduce(ReductionOperator::Max, x, &axes)?);
     let (least, most) = (g.reshape(&least, &[])?, g.reshape(&most, &[])?);
-    let zero = g.like(x, 0.0);
+    let zero = g.scalar_like(x, 0.0);
     let (least, most) = (g.min(&least, &zero)?, g.max(&most, &zero)?);
     let range = g.sub(&most, &least)?;
-    let scale = g.times(&range, 1.0 / 255.0)?;
+    let scale = g.mul_scalar(&range, 1.0 / 255.0)?;
     let point = g.neg(&least)?;
     let point = g.div(&point, &scale)?;
     let point = g.clamp(&point, Some(0.0), Some(255.0))?;
     let point = g.round_even(&point)?;
-    let point = g.cast(&point, Elem::Uint8)?;
+    let point = g.cast(&point, ElementType::Uint8)?;
     let scaled = g.div(x, &scale)?;
-    let y = rounded(g, &scaled, &point)?;
+    let y = round_to_zero_point(g, &scaled, &point)?;
     Ok(vec![y, scale, point])
 }

@@ -1,24 +1,24 @@
 //! Recurrent networks, unrolled: a step of the graph for each step of the sequence.
 
-use super::{Outcome, activation};
-use crate::call::Call;
-use crate::elem::Elem;
+use super::{RuleResult, activation};
+use crate::call::OperatorCall;
+use crate::elem::ElementType;
 use crate::error::{Error, Result};
-use crate::graph::{Built, Graph};
-use crate::value::{Value, size};
+use crate::graph::{FoldingGraph, ValueResult};
+use crate::value::{GraphValue, checked_size};
 
 /// Steps of one sequence.
 const STEPS_MAX: usize = 2048;
 
 /// An activation by ONNX's name, with its numbers.
-struct Activation {
+struct OnnxActivation {
     name: String,
     alpha: Option<f64>,
     beta: Option<f64>,
 }
 
-impl Activation {
-    fn apply(&self, g: &mut Graph, x: &Value) -> Built {
+impl OnnxActivation {
+    fn apply(&self, g: &mut FoldingGraph, x: &GraphValue) -> ValueResult {
         let alpha = |default: f64| self.alpha.unwrap_or(default);
         let beta = |default: f64| self.beta.unwrap_or(default);
         match self.name.to_ascii_lowercase().as_str() {
@@ -26,32 +26,32 @@ impl Activation {
             "tanh" => g.tanh(x),
             "sigmoid" => g.sigmoid(x),
             "softplus" => g.softplus(x),
-            "softsign" => g.unary(crate::backend::Unary::Softsign, x),
+            "softsign" => g.unary(crate::backend::ElementwiseUnary::Softsign, x),
             "hardsigmoid" => activation::hard_sigmoid(g, x, alpha(0.2), beta(0.5)),
             "affine" => {
-                let scaled = g.times(x, alpha(1.0))?;
-                g.plus(&scaled, beta(0.0))
+                let scaled = g.mul_scalar(x, alpha(1.0))?;
+                g.add_scalar(&scaled, beta(0.0))
             }
             "scaledtanh" => {
-                let scaled = g.times(x, beta(1.0))?;
+                let scaled = g.mul_scalar(x, beta(1.0))?;
                 let curve = g.tanh(&scaled)?;
-                g.times(&curve, alpha(1.0))
+                g.mul_scalar(&curve, alpha(1.0))
             }
             "leakyrelu" => {
-                let scaled = g.times(x, alpha(0.01))?;
-                let positive = g.greater(x, &g.like(x, 0.0))?;
+                let scaled = g.mul_scalar(x, alpha(0.01))?;
+                let positive = g.greater(x, &g.scalar_like(x, 0.0))?;
                 g.select(&positive, x, &scaled)
             }
             "thresholdedrelu" => {
-                let above = g.greater(x, &g.like(x, alpha(1.0)))?;
-                g.select(&above, x, &g.like(x, 0.0))
+                let above = g.greater(x, &g.scalar_like(x, alpha(1.0)))?;
+                g.select(&above, x, &g.scalar_like(x, 0.0))
             }
             "elu" => {
-                let bounded = g.min(x, &g.like(x, 0.0))?;
+                let bounded = g.min(x, &g.scalar_like(x, 0.0))?;
                 let power = g.exp(&bounded)?;
-                let curve = g.plus(&power, -1.0)?;
-                let curve = g.times(&curve, alpha(1.0))?;
-                let positive = g.greater(x, &g.like(x, 0.0))?;
+                let curve = g.add_scalar(&power, -1.0)?;
+                let curve = g.mul_scalar(&curve, alpha(1.0))?;
+                let positive = g.greater(x, &g.scalar_like(x, 0.0))?;
                 g.select(&positive, x, &curve)
             }
             other => Err(Error::unsupported(format!("the activation `{other}`"))),
@@ -60,26 +60,26 @@ impl Activation {
 }
 
 /// What one direction computes with.
-struct Direction {
+struct UnrolledDirection {
     /// `[steps, batch, gates * hidden]`: the input's part of the gates, with its bias.
-    projected: Value,
+    projected: GraphValue,
     /// `[hidden, gates * hidden]`.
-    recurrent: Value,
+    recurrent: GraphValue,
     /// `[gates * hidden]`.
-    recurrent_bias: Option<Value>,
+    recurrent_bias: Option<GraphValue>,
     /// `[3 * hidden]`.
-    peepholes: Option<Value>,
-    activations: Vec<Activation>,
+    peepholes: Option<GraphValue>,
+    activations: Vec<OnnxActivation>,
     hidden: usize,
-    hidden_state: Value,
-    cell_state: Value,
+    hidden_state: GraphValue,
+    cell_state: GraphValue,
     clip: Option<f64>,
     /// `linear_before_reset` or `input_forget`.
     flag: bool,
 }
 
-impl Direction {
-    fn limited(&self, g: &mut Graph, x: &Value) -> Built {
+impl UnrolledDirection {
+    fn clip(&self, g: &mut FoldingGraph, x: &GraphValue) -> ValueResult {
         match self.clip {
             Some(clip) => g.clamp(x, Some(-clip), Some(clip)),
             None => Ok(x.clone()),
@@ -87,8 +87,8 @@ impl Direction {
     }
 
     /// Limited and put through the activation at `which`.
-    fn activated(&self, g: &mut Graph, x: &Value, which: usize) -> Built {
-        let limited = self.limited(g, x)?;
+    fn activate(&self, g: &mut FoldingGraph, x: &GraphValue, which: usize) -> ValueResult {
+        let limited = self.clip(g, x)?;
         match self.activations.get(which) {
             Some(activation) => activation.apply(g, &limited),
             None => Err(Error::invalid("there are too few activations")),
@@ -96,12 +96,12 @@ impl Direction {
     }
 
     /// The columns of gate `gate`.
-    fn gate(&self, g: &mut Graph, gates: &Value, gate: usize) -> Built {
+    fn gate(&self, g: &mut FoldingGraph, gates: &GraphValue, gate: usize) -> ValueResult {
         let axis = gates.rank() - 1;
         g.narrow(gates, axis, gate * self.hidden, self.hidden)
     }
 
-    fn recur(&self, g: &mut Graph, state: &Value) -> Built {
+    fn recurrent_projection(&self, g: &mut FoldingGraph, state: &GraphValue) -> ValueResult {
         let product = g.matmul(state, &self.recurrent)?;
         match &self.recurrent_bias {
             Some(bias) => g.add(&product, bias),
@@ -111,25 +111,26 @@ impl Direction {
 }
 
 /// One step: the input's part of the gates and the states give the new states.
-type Step = fn(&mut Graph, &Direction, &Value, &Value, &Value) -> Result<[Value; 2]>;
+type UnrolledStep =
+    fn(&mut FoldingGraph, &UnrolledDirection, &GraphValue, &GraphValue, &GraphValue) -> Result<[GraphValue; 2]>;
 
 /// RNN.
-pub(super) fn rnn(g: &mut Graph, call: &Call) -> Outcome {
-    unrolled(g, call, 1, &["Tanh"], |g, d, x, h, c| {
-        let gates = d.recur(g, h)?;
+pub(super) fn rnn(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
+    unroll(g, call, 1, &["Tanh"], |g, d, x, h, c| {
+        let gates = d.recurrent_projection(g, h)?;
         let sum = g.add(x, &gates)?;
-        Ok([d.activated(g, &sum, 0)?, c.clone()])
+        Ok([d.activate(g, &sum, 0)?, c.clone()])
     })
 }
 
 /// GRU: gates update, reset, hidden.
-pub(super) fn gru(g: &mut Graph, call: &Call) -> Outcome {
-    unrolled(g, call, 3, &["Sigmoid", "Tanh"], |g, d, x, h, c| {
-        let gates = d.recur(g, h)?;
+pub(super) fn gru(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
+    unroll(g, call, 3, &["Sigmoid", "Tanh"], |g, d, x, h, c| {
+        let gates = d.recurrent_projection(g, h)?;
         let mut gate = |which: usize| {
             let (from_input, from_state) = (d.gate(g, x, which)?, d.gate(g, &gates, which)?);
             let sum = g.add(&from_input, &from_state)?;
-            d.activated(g, &sum, 0)
+            d.activate(g, &sum, 0)
         };
         let (update, reset) = (gate(0)?, gate(1)?);
         let from_state = if d.flag {
@@ -149,7 +150,7 @@ pub(super) fn gru(g: &mut Graph, call: &Call) -> Outcome {
         };
         let from_input = d.gate(g, x, 2)?;
         let sum = g.add(&from_input, &from_state)?;
-        let new = d.activated(g, &sum, 1)?;
+        let new = d.activate(g, &sum, 1)?;
         let difference = g.sub(h, &new)?;
         let moved = g.mul(&update, &difference)?;
         Ok([g.add(&new, &moved)?, c.clone()])
@@ -157,23 +158,23 @@ pub(super) fn gru(g: &mut Graph, call: &Call) -> Outcome {
 }
 
 /// LSTM: gates input, output, forget, cell.
-pub(super) fn lstm(g: &mut Graph, call: &Call) -> Outcome {
-    unrolled(g, call, 4, &["Sigmoid", "Tanh", "Tanh"], |g, d, x, h, c| {
-        let gates = d.recur(g, h)?;
+pub(super) fn lstm(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
+    unroll(g, call, 4, &["Sigmoid", "Tanh", "Tanh"], |g, d, x, h, c| {
+        let gates = d.recurrent_projection(g, h)?;
         let gates = g.add(x, &gates)?;
-        let gate = |g: &mut Graph, which: usize, peephole: Option<(usize, &Value)>, activation: usize| {
+        let gate = |g: &mut FoldingGraph, which: usize, peephole: Option<(usize, &GraphValue)>, activation: usize| {
             let mut sum = d.gate(g, &gates, which)?;
             if let (Some(weights), Some((place, cell))) = (&d.peepholes, peephole) {
                 let weight = d.gate(g, weights, place)?;
                 let seen = g.mul(&weight, cell)?;
                 sum = g.add(&sum, &seen)?;
             }
-            d.activated(g, &sum, activation)
+            d.activate(g, &sum, activation)
         };
         let input = gate(g, 0, Some((0, c)), 0)?;
         let forget = if d.flag {
             let rest = g.neg(&input)?;
-            g.plus(&rest, 1.0)?
+            g.add_scalar(&rest, 1.0)?
         } else {
             gate(g, 2, Some((2, c)), 0)?
         };
@@ -181,23 +182,29 @@ pub(super) fn lstm(g: &mut Graph, call: &Call) -> Outcome {
         let (kept, added) = (g.mul(&forget, c)?, g.mul(&input, &candidate)?);
         let cell = g.add(&kept, &added)?;
         let output = gate(g, 1, Some((1, &cell)), 0)?;
-        let shown = d.activated(g, &cell, 2)?;
+        let shown = d.activate(g, &cell, 2)?;
         Ok([g.mul(&output, &shown)?, cell])
     })
 }
 
 /// All directions of a network. Results: the states of all steps, the last ones, and an LSTM's last cell states.
-fn unrolled(g: &mut Graph, call: &Call, gates: usize, defaults: &[&str], step: Step) -> Outcome {
+fn unroll(
+    g: &mut FoldingGraph,
+    call: &OperatorCall,
+    gates: usize,
+    defaults: &[&str],
+    step: UnrolledStep,
+) -> RuleResult {
     let batch_first = call.flag("layout", false);
     let x = call.input(0)?;
-    let x = if batch_first { g.swap(x, 0, 1)? } else { x.clone() };
+    let x = if batch_first { g.swap_axes(x, 0, 1)? } else { x.clone() };
     let &[steps, batch, _] = x.shape() else { return Err(Error::invalid(format!("a sequence {:?}", x.shape()))) };
     if steps == 0 || steps > STEPS_MAX {
         return Err(Error::unsupported(format!("a sequence of {steps} steps; 1 to {STEPS_MAX} are taken")));
     }
     let lengths = match call.optional(4) {
         Some(lengths) => {
-            let lengths = g.cast(lengths, Elem::Int64)?;
+            let lengths = g.cast(lengths, ElementType::Int64)?;
             Some(g.reshape(&lengths, &[batch, 1])?)
         }
         None => None,
@@ -210,68 +217,68 @@ fn unrolled(g: &mut Graph, call: &Call, gates: usize, defaults: &[&str], step: S
     };
     let (mut sequences, mut hidden, mut cells) = (Vec::new(), Vec::new(), Vec::new());
     for (number, &backward) in directions.iter().enumerate() {
-        let direction = direction(g, call, &x, number, gates, defaults, directions.len(), batch_first)?;
-        let [sequence, h, c] = run(g, &direction, steps, lengths.as_ref(), backward, step)?;
+        let direction = read_direction(g, call, &x, number, gates, defaults, directions.len(), batch_first)?;
+        let [sequence, h, c] = unroll_direction(g, &direction, steps, lengths.as_ref(), backward, step)?;
         sequences.push(g.unsqueeze(&sequence, 1)?);
         hidden.push(g.unsqueeze(&h, 0)?);
         cells.push(g.unsqueeze(&c, 0)?);
     }
     let (sequence, mut h, mut c) = (g.concat(&sequences, 1)?, g.concat(&hidden, 0)?, g.concat(&cells, 0)?);
     if batch_first {
-        h = g.swap(&h, 0, 1)?;
-        c = g.swap(&c, 0, 1)?;
+        h = g.swap_axes(&h, 0, 1)?;
+        c = g.swap_axes(&c, 0, 1)?;
         return Ok(vec![g.transpose(&sequence, &[2, 0, 1, 3])?, h, c]);
     }
     Ok(vec![sequence, h, c])
 }
 
 #[allow(clippy::too_many_arguments, reason = "one place calls it, with what it has read once for all directions")]
-fn direction(
-    g: &mut Graph,
-    call: &Call,
-    x: &Value,
+fn read_direction(
+    g: &mut FoldingGraph,
+    call: &OperatorCall,
+    x: &GraphValue,
     number: usize,
     gates: usize,
     defaults: &[&str],
     directions: usize,
     batch_first: bool,
-) -> Result<Direction> {
+) -> Result<UnrolledDirection> {
     let (steps, batch) = (x.dim(0)?, x.dim(1)?);
-    let weight = g.at(call.input(1)?, 0, number)?;
-    let recurrent = g.at(call.input(2)?, 0, number)?;
-    let hidden = match call.maybe_int("hidden_size") {
-        Some(hidden) => size(hidden, "hidden_size")?,
+    let weight = g.index_axis(call.input(1)?, 0, number)?;
+    let recurrent = g.index_axis(call.input(2)?, 0, number)?;
+    let hidden = match call.optional_int("hidden_size") {
+        Some(hidden) => checked_size(hidden, "hidden_size")?,
         None => recurrent.dim(1)?,
     };
-    let weight = g.swap(&weight, 0, 1)?;
+    let weight = g.swap_axes(&weight, 0, 1)?;
     let flat = g.reshape(x, &[steps * batch, x.dim(2)?])?;
     let mut projected = g.matmul(&flat, &weight)?;
     let mut recurrent_bias = None;
     if let Some(bias) = call.optional(3) {
-        let bias = g.at(bias, 0, number)?;
+        let bias = g.index_axis(bias, 0, number)?;
         let own = g.narrow(&bias, 0, 0, gates * hidden)?;
         projected = g.add(&projected, &own)?;
         recurrent_bias = Some(g.narrow(&bias, 0, gates * hidden, gates * hidden)?);
     }
     let mut state = |position: usize| match call.optional(position) {
         Some(state) => {
-            let state = if batch_first { g.swap(state, 0, 1)? } else { state.clone() };
-            g.at(&state, 0, number)
+            let state = if batch_first { g.swap_axes(state, 0, 1)? } else { state.clone() };
+            g.index_axis(&state, 0, number)
         }
         None => g.fill(x.elem(), &[batch, hidden], 0.0),
     };
     let hidden_state = state(5)?;
     let cell_state = if gates == 4 { state(6)? } else { hidden_state.clone() };
     let peepholes = match call.optional(7) {
-        Some(weights) if gates == 4 => Some(g.at(weights, 0, number)?),
+        Some(weights) if gates == 4 => Some(g.index_axis(weights, 0, number)?),
         _ => None,
     };
-    let recurrent = g.swap(&recurrent, 0, 1)?;
+    let recurrent = g.swap_axes(&recurrent, 0, 1)?;
     let projected = g.reshape(&projected, &[steps, batch, gates * hidden])?;
-    let activations = activations(call, number, defaults, directions);
+    let activations = read_activations(call, number, defaults, directions);
     let clip = call.attribute("clip").map(|clip| f64::from(clip.f)).filter(|clip| *clip > 0.0);
     let flag = call.flag("linear_before_reset", false) || call.flag("input_forget", false);
-    Ok(Direction {
+    Ok(UnrolledDirection {
         projected,
         recurrent,
         recurrent_bias,
@@ -286,7 +293,7 @@ fn direction(
 }
 
 /// The activations of one direction. Numbers belong to the activations that have any, in order.
-fn activations(call: &Call, number: usize, defaults: &[&str], directions: usize) -> Vec<Activation> {
+fn read_activations(call: &OperatorCall, number: usize, defaults: &[&str], directions: usize) -> Vec<OnnxActivation> {
     let names = call
         .strings("activations")
         .unwrap_or_else(|| (0..directions).flat_map(|_| defaults.iter().map(|&name| name.to_owned())).collect());
@@ -301,7 +308,7 @@ fn activations(call: &Call, number: usize, defaults: &[&str], directions: usize)
             "leakyrelu" | "thresholdedrelu" | "elu" => alpha = alphas.next(),
             _ => {}
         }
-        all.push(Activation { name, alpha, beta });
+        all.push(OnnxActivation { name, alpha, beta });
     }
     all.into_iter().skip(number * defaults.len()).take(defaults.len()).collect()
 }
@@ -309,24 +316,24 @@ fn activations(call: &Call, number: usize, defaults: &[&str], directions: usize)
 /// One direction: the hidden states of all steps `[steps, batch, hidden]`, the last hidden and cell states.
 ///
 /// Past a sequence's length its states stay and what it shows is 0.
-fn run(
-    g: &mut Graph,
-    d: &Direction,
+fn unroll_direction(
+    g: &mut FoldingGraph,
+    d: &UnrolledDirection,
     steps: usize,
-    lengths: Option<&Value>,
+    lengths: Option<&GraphValue>,
     backward: bool,
-    step: Step,
-) -> Result<[Value; 3]> {
+    step: UnrolledStep,
+) -> Result<[GraphValue; 3]> {
     let (mut h, mut c) = (d.hidden_state.clone(), d.cell_state.clone());
     let mut shown = Vec::with_capacity(steps);
     for i in 0..steps {
         let at = if backward { steps - 1 - i } else { i };
-        let x = g.at(&d.projected, 0, at)?;
+        let x = g.index_axis(&d.projected, 0, at)?;
         let [mut new_h, mut new_c] = step(g, d, &x, &h, &c)?;
         let mut show = new_h.clone();
         if let Some(lengths) = lengths {
-            let going = g.greater(lengths, &g.like(lengths, at as f64))?;
-            show = g.select(&going, &new_h, &g.like(&new_h, 0.0))?;
+            let going = g.greater(lengths, &g.scalar_like(lengths, at as f64))?;
+            show = g.select(&going, &new_h, &g.scalar_like(&new_h, 0.0))?;
             new_h = g.select(&going, &new_h, &h)?;
             new_c = g.select(&going, &new_c, &c)?;
         }
@@ -336,11 +343,11 @@ fn run(
     if backward {
         shown.reverse();
     }
-    Ok([joined(g, shown)?, h, c])
+    Ok([concat_steps(g, shown)?, h, c])
 }
 
 /// Joined along the first axis, a few at a time: the host joins a limited number of operands.
-fn joined(g: &mut Graph, mut parts: Vec<Value>) -> Built {
+fn concat_steps(g: &mut FoldingGraph, mut parts: Vec<GraphValue>) -> ValueResult {
     while parts.len() > 1 {
         parts = parts.chunks(128).map(|chunk| g.concat(chunk, 0)).collect::<Result<_>>()?;
     }

@@ -3,12 +3,12 @@
 //! Source: ONNX Resize-19. Weights are known when the graph is built, so nothing of this is left to the host but choosing
 //! and adding up.
 
-use super::{Outcome, one};
-use crate::call::Call;
-use crate::elem::Elem;
+use super::{RuleResult, single_result};
+use crate::call::OperatorCall;
+use crate::elem::ElementType;
 use crate::error::{Error, Result};
-use crate::graph::{Built, Graph};
-use crate::value::{Constant, Data, Value, size};
+use crate::graph::{FoldingGraph, ValueResult};
+use crate::value::{ConstantElements, ConstantTensor, GraphValue, checked_size};
 
 /// With more elements in a sum, it is a matrix product.
 const TAPS_MAX: usize = 4;
@@ -17,7 +17,7 @@ const WEIGHTS_MAX: usize = 1 << 24;
 
 /// How one axis is resized.
 #[derive(Debug)]
-struct Axis {
+struct ResizeAxis {
     axis: usize,
     from: usize,
     to: usize,
@@ -28,7 +28,7 @@ struct Axis {
 
 /// What the attributes say.
 #[derive(Debug)]
-struct Manner {
+struct ResizeOptions {
     mode: String,
     coordinates: String,
     nearest: String,
@@ -39,11 +39,11 @@ struct Manner {
 }
 
 /// Resize.
-pub(super) fn resize(g: &mut Graph, call: &Call) -> Outcome {
+pub(super) fn resize(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     let old = call.opset < 11;
     let coordinates = if old { "asymmetric" } else { "half_pixel" };
-    let manner = Manner {
+    let manner = ResizeOptions {
         mode: call.string("mode", "nearest").into_owned(),
         coordinates: call.string("coordinate_transformation_mode", coordinates).into_owned(),
         nearest: call.string("nearest_mode", if old { "floor" } else { "round_prefer_floor" }).into_owned(),
@@ -60,17 +60,17 @@ pub(super) fn resize(g: &mut Graph, call: &Call) -> Outcome {
     let region = if old { None } else { call.known_floats(1, "the region of Resize")?.filter(|roi| !roi.is_empty()) };
     let scales = call.known_floats(position(2), "the scales of Resize")?.filter(|scales| !scales.is_empty());
     let plan = match (scales, if old { None } else { call.known_ints(3, "the sizes of Resize")? }) {
-        (Some(scales), _) => scaled(x, &axes, &scales)?,
-        (None, Some(sizes)) => sized(x, &axes, &sizes, &call.string("keep_aspect_ratio_policy", "stretch"))?,
+        (Some(scales), _) => axes_from_scales(x, &axes, &scales)?,
+        (None, Some(sizes)) => axes_from_sizes(x, &axes, &sizes, &call.string("keep_aspect_ratio_policy", "stretch"))?,
         (None, None) => return Err(Error::invalid("neither scales nor sizes are given")),
     };
-    one(resized(g, x, with_region(plan, region)?, &manner))
+    single_result(resize_axes(g, x, with_region(plan, region)?, &manner))
 }
 
 /// Upsample: nearest or linear, with scales.
-pub(super) fn upsample(g: &mut Graph, call: &Call) -> Outcome {
+pub(super) fn upsample(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
-    let manner = Manner {
+    let manner = ResizeOptions {
         mode: call.string("mode", "nearest").into_owned(),
         coordinates: "asymmetric".to_owned(),
         nearest: "floor".to_owned(),
@@ -87,30 +87,30 @@ pub(super) fn upsample(g: &mut Graph, call: &Call) -> Outcome {
         (None, _) => call.known_floats(1, "the scales of Upsample")?.unwrap_or_default(),
     };
     let axes: Vec<usize> = (0..x.rank()).collect();
-    one(resized(g, x, scaled(x, &axes, &scales)?, &manner))
+    single_result(resize_axes(g, x, axes_from_scales(x, &axes, &scales)?, &manner))
 }
 
-fn scaled(x: &Value, axes: &[usize], scales: &[f64]) -> Result<Vec<Axis>> {
+fn axes_from_scales(x: &GraphValue, axes: &[usize], scales: &[f64]) -> Result<Vec<ResizeAxis>> {
     if scales.len() != axes.len() {
         return Err(Error::invalid(format!("{} scales for {} axes", scales.len(), axes.len())));
     }
     let each = axes.iter().zip(scales).map(|(&axis, &scale)| {
         let from = x.dim(axis)?;
         // In single precision, as sizes elsewhere were computed.
-        let to = size((from as f32 * scale as f32).floor() as i64, "a dimension")?;
-        Ok(Axis { axis, from, to, scale, region: [0.0, 1.0] })
+        let to = checked_size((from as f32 * scale as f32).floor() as i64, "a dimension")?;
+        Ok(ResizeAxis { axis, from, to, scale, region: [0.0, 1.0] })
     });
     each.collect()
 }
 
-fn sized(x: &Value, axes: &[usize], sizes: &[i64], policy: &str) -> Result<Vec<Axis>> {
+fn axes_from_sizes(x: &GraphValue, axes: &[usize], sizes: &[i64], policy: &str) -> Result<Vec<ResizeAxis>> {
     if sizes.len() != axes.len() {
         return Err(Error::invalid(format!("{} sizes for {} axes", sizes.len(), axes.len())));
     }
     let mut plan = Vec::new();
     for (&axis, &to) in axes.iter().zip(sizes) {
-        let (from, to) = (x.dim(axis)?, size(to, "a dimension")?);
-        plan.push(Axis { axis, from, to, scale: to as f64 / from as f64, region: [0.0, 1.0] });
+        let (from, to) = (x.dim(axis)?, checked_size(to, "a dimension")?);
+        plan.push(ResizeAxis { axis, from, to, scale: to as f64 / from as f64, region: [0.0, 1.0] });
     }
     let scales = plan.iter().map(|axis| axis.scale);
     let common = match policy {
@@ -121,12 +121,12 @@ fn sized(x: &Value, axes: &[usize], sizes: &[i64], policy: &str) -> Result<Vec<A
     };
     for axis in &mut plan {
         axis.scale = common;
-        axis.to = size((common * axis.from as f64 + 0.5).floor() as i64, "a dimension")?;
+        axis.to = checked_size((common * axis.from as f64 + 0.5).floor() as i64, "a dimension")?;
     }
     Ok(plan)
 }
 
-fn with_region(mut plan: Vec<Axis>, region: Option<Vec<f64>>) -> Result<Vec<Axis>> {
+fn with_region(mut plan: Vec<ResizeAxis>, region: Option<Vec<f64>>) -> Result<Vec<ResizeAxis>> {
     if let Some(region) = region {
         let n = plan.len();
         if region.len() != 2 * n {
@@ -137,7 +137,7 @@ fn with_region(mut plan: Vec<Axis>, region: Option<Vec<f64>>) -> Result<Vec<Axis
     Ok(plan)
 }
 
-fn resized(g: &mut Graph, x: &Value, plan: Vec<Axis>, manner: &Manner) -> Built {
+fn resize_axes(g: &mut FoldingGraph, x: &GraphValue, plan: Vec<ResizeAxis>, manner: &ResizeOptions) -> ValueResult {
     let mut result = x.clone();
     for axis in &plan {
         let whole = manner.coordinates != "tf_crop_and_resize" || axis.region == [0.0, 1.0];
@@ -147,13 +147,13 @@ fn resized(g: &mut Graph, x: &Value, plan: Vec<Axis>, manner: &Manner) -> Built 
         if axis.from == 0 {
             return Err(Error::invalid(format!("nothing of {:?} to resize", x.shape())));
         }
-        result = along(g, &result, axis, manner)?;
+        result = resize_along_axis(g, &result, axis, manner)?;
     }
     Ok(result)
 }
 
 /// Where each element of the result lies in the operand.
-fn origin(axis: &Axis, coordinates: &str, at: usize) -> Result<f64> {
+fn source_coordinate(axis: &ResizeAxis, coordinates: &str, at: usize) -> Result<f64> {
     let (at, from, to) = (at as f64, axis.from as f64, axis.scale * axis.from as f64);
     let half_pixel = (at + 0.5) / axis.scale - 0.5;
     Ok(match coordinates {
@@ -179,10 +179,10 @@ fn origin(axis: &Axis, coordinates: &str, at: usize) -> Result<f64> {
 }
 
 /// Weights of the elements from `first` on, which lies `1 - taps / 2` from the one before the place.
-fn weights(manner: &Manner, ratio: f64, scale: f64) -> Result<Vec<f64>> {
+fn tap_weights(manner: &ResizeOptions, ratio: f64, scale: f64) -> Result<Vec<f64>> {
     let scale = if manner.antialias { scale.min(1.0) } else { 1.0 };
     let reach: f64 = match manner.mode.as_str() {
-        "nearest" => return nearest(&manner.nearest, ratio),
+        "nearest" => return nearest_weights(&manner.nearest, ratio),
         "linear" => 1.0,
         "cubic" => 2.0,
         other => return Err(Error::invalid(format!("`mode` is `{other}`"))),
@@ -202,7 +202,7 @@ fn weights(manner: &Manner, ratio: f64, scale: f64) -> Result<Vec<f64>> {
 }
 
 /// The ratio is in `(0, 1]`: an exact place is the second of the two.
-fn nearest(mode: &str, ratio: f64) -> Result<Vec<f64>> {
+fn nearest_weights(mode: &str, ratio: f64) -> Result<Vec<f64>> {
     let second = match mode {
         _ if ratio == 1.0 => true,
         "round_prefer_floor" => ratio > 0.5,
@@ -215,13 +215,13 @@ fn nearest(mode: &str, ratio: f64) -> Result<Vec<f64>> {
 }
 
 /// For each element of the result, which elements it is the sum of, and with what weights.
-fn taps(axis: &Axis, manner: &Manner) -> Result<Vec<Vec<(usize, f64)>>> {
+fn taps(axis: &ResizeAxis, manner: &ResizeOptions) -> Result<Vec<Vec<(usize, f64)>>> {
     let last = axis.from as i64 - 1;
     let mut rows = Vec::new();
     for at in 0..axis.to {
-        let place = origin(axis, &manner.coordinates, at)?;
+        let place = source_coordinate(axis, &manner.coordinates, at)?;
         let before = place.ceil() as i64 - 1;
-        let mut weights = weights(manner, place - before as f64, axis.scale)?;
+        let mut weights = tap_weights(manner, place - before as f64, axis.scale)?;
         if rows.is_empty() && weights.len().saturating_mul(axis.to) > WEIGHTS_MAX {
             return Err(Error::unsupported(format!("resizing {} elements to {}", axis.from, axis.to)));
         }
@@ -241,7 +241,7 @@ fn taps(axis: &Axis, manner: &Manner) -> Result<Vec<Vec<(usize, f64)>>> {
     Ok(rows)
 }
 
-fn along(g: &mut Graph, x: &Value, axis: &Axis, manner: &Manner) -> Built {
+fn resize_along_axis(g: &mut FoldingGraph, x: &GraphValue, axis: &ResizeAxis, manner: &ResizeOptions) -> ValueResult {
     let rows = taps(axis, manner)?;
     let mut shape = vec![1; x.rank()];
     shape[axis.axis] = axis.to;
@@ -249,15 +249,15 @@ fn along(g: &mut Graph, x: &Value, axis: &Axis, manner: &Manner) -> Built {
     let result = if manner.mode == "nearest" || count == 0 {
         let chosen =
             |row: &Vec<(usize, f64)>| row.iter().find(|(_, weight)| *weight != 0.0).map_or(0, |(i, _)| *i as i64);
-        g.gather(x, &Constant::ints(rows.iter().map(chosen).collect()).into(), axis.axis)?
+        g.gather(x, &ConstantTensor::ints(rows.iter().map(chosen).collect()).into(), axis.axis)?
     } else if count <= TAPS_MAX {
-        let wide = if x.elem().is_float() { x.clone() } else { g.cast(x, Elem::Float32)? };
-        let mut sum: Option<Value> = None;
+        let wide = if x.elem().is_float() { x.clone() } else { g.cast(x, ElementType::Float32)? };
+        let mut sum: Option<GraphValue> = None;
         for tap in 0..count {
-            let indices = Constant::ints(rows.iter().map(|row| row[tap].0 as i64).collect());
-            let weights = Data::Float(rows.iter().map(|row| row[tap].1).collect());
+            let indices = ConstantTensor::ints(rows.iter().map(|row| row[tap].0 as i64).collect());
+            let weights = ConstantElements::Float(rows.iter().map(|row| row[tap].1).collect());
             let part = g.gather(&wide, &indices.into(), axis.axis)?;
-            let weighted = g.mul(&part, &Constant::new(wide.elem(), shape.clone(), weights).into())?;
+            let weighted = g.mul(&part, &ConstantTensor::new(wide.elem(), shape.clone(), weights).into())?;
             sum = Some(match sum {
                 Some(sum) => g.add(&sum, &weighted)?,
                 None => weighted,
@@ -265,33 +265,38 @@ fn along(g: &mut Graph, x: &Value, axis: &Axis, manner: &Manner) -> Built {
         }
         sum.ok_or_else(|| Error::invalid("nothing to add up"))?
     } else {
-        product(g, x, axis, &rows)?
+        resize_by_matmul(g, x, axis, &rows)?
     };
     let result = g.cast(&result, x.elem())?;
     if manner.coordinates != "tf_crop_and_resize" {
         return Ok(result);
     }
     let bounds = 0.0..=axis.from as f64 - 1.0;
-    let inside = |at| Ok(i64::from(bounds.contains(&origin(axis, &manner.coordinates, at)?)));
+    let inside = |at| Ok(i64::from(bounds.contains(&source_coordinate(axis, &manner.coordinates, at)?)));
     let inside = (0..axis.to).map(inside).collect::<Result<Vec<_>>>()?;
-    let inside: Value = Constant::new(Elem::Bool, shape, Data::Int(inside)).into();
-    let outside = g.like(&result, manner.outside);
+    let inside: GraphValue = ConstantTensor::new(ElementType::Bool, shape, ConstantElements::Int(inside)).into();
+    let outside = g.scalar_like(&result, manner.outside);
     g.select(&inside, &result, &outside)
 }
 
 /// The sums as a matrix product along the last axis.
-fn product(g: &mut Graph, x: &Value, axis: &Axis, rows: &[Vec<(usize, f64)>]) -> Built {
+fn resize_by_matmul(
+    g: &mut FoldingGraph,
+    x: &GraphValue,
+    axis: &ResizeAxis,
+    rows: &[Vec<(usize, f64)>],
+) -> ValueResult {
     if axis.from.saturating_mul(axis.to) > WEIGHTS_MAX {
         return Err(Error::unsupported(format!("resizing {} elements to {} by many at once", axis.from, axis.to)));
     }
-    let wide = if x.elem().is_float() { x.clone() } else { g.cast(x, Elem::Float32)? };
+    let wide = if x.elem().is_float() { x.clone() } else { g.cast(x, ElementType::Float32)? };
     let mut matrix = vec![0.0; axis.from * axis.to];
     for (column, row) in rows.iter().enumerate() {
         row.iter().for_each(|&(index, weight)| matrix[index * axis.to + column] += weight);
     }
-    let matrix = Constant::new(wide.elem(), vec![axis.from, axis.to], Data::Float(matrix)).into();
+    let matrix = ConstantTensor::new(wide.elem(), vec![axis.from, axis.to], ConstantElements::Float(matrix)).into();
     let last = x.rank() - 1;
-    let moved = g.swap(&wide, axis.axis, last)?;
+    let moved = g.swap_axes(&wide, axis.axis, last)?;
     let product = super::contract::matmul(g, &moved, &matrix)?;
-    g.swap(&product, axis.axis, last)
+    g.swap_axes(&product, axis.axis, last)
 }

@@ -1,28 +1,28 @@
 //! Values that follow from shapes and attributes.
 
-use super::{Outcome, one};
-use crate::call::Call;
-use crate::elem::Elem;
+use super::{RuleResult, single_result};
+use crate::call::OperatorCall;
+use crate::elem::ElementType;
 use crate::error::{Error, Result};
-use crate::graph::{Built, Graph};
+use crate::graph::{FoldingGraph, ValueResult};
 use crate::tensor;
-use crate::value::{Constant, Data, elements, normalized, size};
+use crate::value::{ConstantElements, ConstantTensor, checked_size, element_count, normalize_axis};
 
 /// The attributes of Constant other than `value`.
-pub fn constant(call: &Call) -> Built {
-    let made = |elem, data: Data, shape: Vec<usize>| Ok(Constant::new(elem, shape, data).into());
+pub fn constant(call: &OperatorCall) -> ValueResult {
+    let made = |elem, data: ConstantElements, shape: Vec<usize>| Ok(ConstantTensor::new(elem, shape, data).into());
     if let Some(attribute) = call.attribute("value_float") {
-        return made(Elem::Float32, Data::Float(vec![f64::from(attribute.f)]), Vec::new());
+        return made(ElementType::Float32, ConstantElements::Float(vec![f64::from(attribute.f)]), Vec::new());
     }
     if let Some(values) = call.floats("value_floats") {
         let shape = vec![values.len()];
-        return made(Elem::Float32, Data::Float(values), shape);
+        return made(ElementType::Float32, ConstantElements::Float(values), shape);
     }
     if let Some(attribute) = call.attribute("value_int") {
-        return made(Elem::Int64, Data::Int(vec![attribute.i]), Vec::new());
+        return made(ElementType::Int64, ConstantElements::Int(vec![attribute.i]), Vec::new());
     }
     if let Some(values) = call.ints("value_ints") {
-        return made(Elem::Int64, Data::Int(values.to_vec()), vec![values.len()]);
+        return made(ElementType::Int64, ConstantElements::Int(values.to_vec()), vec![values.len()]);
     }
     match call.attributes.first() {
         Some(attribute) => Err(Error::unsupported(format!("a constant by `{}`", attribute.name))),
@@ -31,95 +31,96 @@ pub fn constant(call: &Call) -> Built {
 }
 
 /// ConstantOfShape.
-pub(super) fn constant_of_shape(g: &mut Graph, call: &Call) -> Outcome {
+pub(super) fn constant_of_shape(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let shape = call.constant(0, "the shape of ConstantOfShape")?.integers();
-    let shape = shape.iter().map(|&dim| size(dim, "a dimension")).collect::<Result<Vec<_>>>()?;
+    let shape = shape.iter().map(|&dim| checked_size(dim, "a dimension")).collect::<Result<Vec<_>>>()?;
     let (elem, value) = match call.tensor("value") {
-        None => (Elem::Float32, 0.0),
+        None => (ElementType::Float32, 0.0),
         Some(tensor) => {
-            let stored = tensor::read(tensor, false)?;
+            let stored = tensor::read_tensor(tensor, false)?;
             let value = stored.constant().map(|constant| constant.floats()).unwrap_or_default();
             (stored.elem, *value.first().ok_or_else(|| Error::invalid("a value without elements"))?)
         }
     };
-    one(g.fill(elem, &shape, value))
+    single_result(g.fill(elem, &shape, value))
 }
 
 /// Shape, or the part of it between two axes.
-pub(super) fn shape(_: &mut Graph, call: &Call) -> Outcome {
+pub(super) fn shape(_: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     let rank = x.rank() as i64;
     let bound = |axis: i64| (if axis < 0 { axis.saturating_add(rank) } else { axis }).clamp(0, rank) as usize;
     let (start, end) = (bound(call.int("start", 0)), bound(call.int("end", rank)));
     let dims = x.shape().get(start..end).unwrap_or_default();
-    one(Ok(Constant::ints(dims.iter().map(|&dim| dim as i64).collect()).into()))
+    single_result(Ok(ConstantTensor::ints(dims.iter().map(|&dim| dim as i64).collect()).into()))
 }
 
 /// The number of elements.
-pub(super) fn count(_: &mut Graph, call: &Call) -> Outcome {
+pub(super) fn size_operator(_: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let count = call.input(0)?.len() as i64;
-    one(Ok(Constant::new(Elem::Int64, Vec::new(), Data::Int(vec![count])).into()))
+    single_result(Ok(ConstantTensor::new(ElementType::Int64, Vec::new(), ConstantElements::Int(vec![count])).into()))
 }
 
 /// Range of numbers known now; those of `float16` are computed in single precision.
-pub(super) fn range(g: &mut Graph, call: &Call) -> Outcome {
+pub(super) fn range(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let (start, limit, step) = (
         call.constant(0, "the start of Range")?,
         call.constant(1, "the limit of Range")?,
         call.constant(2, "the step of Range")?,
     );
     let elem = start.elem;
-    let first =
-        |constant: &Constant| constant.floats().first().copied().ok_or_else(|| Error::invalid("a number is missing"));
+    let first = |constant: &ConstantTensor| {
+        constant.floats().first().copied().ok_or_else(|| Error::invalid("a number is missing"))
+    };
     let (from, to, by) = (first(start)?, first(limit)?, first(step)?);
     if by == 0.0 || !(to - from).is_finite() {
         return Err(Error::invalid(format!("a range from {from} to {to} by {by}")));
     }
-    let count = size(((to - from) / by).ceil().clamp(0.0, 1e12) as i64, "the length of Range")?;
-    let computed = if elem == Elem::Float16 { Elem::Float32 } else { elem };
+    let count = checked_size(((to - from) / by).ceil().clamp(0.0, 1e12) as i64, "the length of Range")?;
+    let computed = if elem == ElementType::Float16 { ElementType::Float32 } else { elem };
     let counted = g.iota(computed, &[count], 0)?;
-    let scaled = if by == 1.0 { counted } else { g.times(&counted, by)? };
-    let moved = if from == 0.0 { scaled } else { g.plus(&scaled, from)? };
-    one(g.cast(&moved, elem))
+    let scaled = if by == 1.0 { counted } else { g.mul_scalar(&counted, by)? };
+    let moved = if from == 0.0 { scaled } else { g.add_scalar(&scaled, from)? };
+    single_result(g.cast(&moved, elem))
 }
 
 /// EyeLike: ones on one diagonal.
-pub(super) fn eye(g: &mut Graph, call: &Call) -> Outcome {
+pub(super) fn eye_like(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let x = call.input(0)?;
     let [rows, columns] = *x.shape() else {
         return Err(Error::invalid(format!("EyeLike takes a matrix, not {:?}", x.shape())));
     };
-    let elem = call.elem("dtype")?.unwrap_or(x.elem());
-    let (row, column) = (g.iota(Elem::Int64, &[rows, 1], 0)?, g.iota(Elem::Int64, &[1, columns], 1)?);
-    let diagonal = g.plus(&row, call.int("k", 0).clamp(-(1 << 40), 1 << 40) as f64)?;
+    let elem = call.element_type("dtype")?.unwrap_or(x.elem());
+    let (row, column) = (g.iota(ElementType::Int64, &[rows, 1], 0)?, g.iota(ElementType::Int64, &[1, columns], 1)?);
+    let diagonal = g.add_scalar(&row, call.int("k", 0).clamp(-(1 << 40), 1 << 40) as f64)?;
     let hit = g.equal(&diagonal, &column)?;
-    one(g.cast(&hit, elem))
+    single_result(g.cast(&hit, elem))
 }
 
 /// OneHot: two values, at the index and elsewhere, along a new axis.
-pub(super) fn one_hot(g: &mut Graph, call: &Call) -> Outcome {
+pub(super) fn one_hot(g: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
     let (indices, values) = (call.input(0)?, call.input(2)?);
     let depth = call.known_scalar(1, "the depth of OneHot", 1.0)?;
-    let depth = size(depth as i64, "the depth of OneHot")?;
-    let axis = normalized(call.int("axis", -1), indices.rank() + 1)?;
-    let whole = g.cast(indices, Elem::Int64)?;
-    let negative = g.lesser(&whole, &g.like(&whole, 0.0))?;
-    let moved = g.plus(&whole, depth as f64)?;
+    let depth = checked_size(depth as i64, "the depth of OneHot")?;
+    let axis = normalize_axis(call.int("axis", -1), indices.rank() + 1)?;
+    let whole = g.cast(indices, ElementType::Int64)?;
+    let negative = g.lesser(&whole, &g.scalar_like(&whole, 0.0))?;
+    let moved = g.add_scalar(&whole, depth as f64)?;
     let whole = g.select(&negative, &moved, &whole)?;
     let apart = g.unsqueeze(&whole, axis)?;
     let mut shape = vec![1; apart.rank()];
     shape[axis] = depth;
-    elements(&shape)?;
-    let places = g.iota(Elem::Int64, &[depth], 0)?;
+    element_count(&shape)?;
+    let places = g.iota(ElementType::Int64, &[depth], 0)?;
     let places = g.reshape(&places, &shape)?;
     let hit = g.equal(&apart, &places)?;
-    let (off, on) = (g.at(values, 0, 0)?, g.at(values, 0, 1)?);
-    one(g.select(&hit, &on, &off))
+    let (off, on) = (g.index_axis(values, 0, 0)?, g.index_axis(values, 0, 1)?);
+    single_result(g.select(&hit, &on, &off))
 }
 
 /// BlackmanWindow, HannWindow, HammingWindow of a size known now. Source: ONNX 17.
-pub(super) fn window(_: &mut Graph, call: &Call) -> Outcome {
-    let count = size(call.known_scalar(0, "the size of a window", 1.0)? as i64, "the size of a window")?;
+pub(super) fn window(_: &mut FoldingGraph, call: &OperatorCall) -> RuleResult {
+    let count = checked_size(call.known_scalar(0, "the size of a window", 1.0)? as i64, "the size of a window")?;
     if count > 1 << 16 {
         return Err(Error::unsupported(format!("a window of {count}")));
     }
@@ -132,10 +133,10 @@ pub(super) fn window(_: &mut Graph, call: &Call) -> Outcome {
     };
     let at = |i: usize| a - b * (turn * i as f64).cos() + c * (2.0 * turn * i as f64).cos();
     let elem = match call.attribute("output_datatype") {
-        Some(attribute) => Elem::from_number(i32::try_from(attribute.i).unwrap_or(-1))?,
-        None => Elem::Float32,
+        Some(attribute) => ElementType::from_number(i32::try_from(attribute.i).unwrap_or(-1))?,
+        None => ElementType::Float32,
     };
     let values: Vec<f64> = (0..count).map(at).collect();
-    let numbers = Constant::new(Elem::Float64, vec![count], Data::Float(values));
-    one(Ok(crate::fold::cast(&numbers, elem).into()))
+    let numbers = ConstantTensor::new(ElementType::Float64, vec![count], ConstantElements::Float(values));
+    single_result(Ok(crate::fold::cast(&numbers, elem).into()))
 }

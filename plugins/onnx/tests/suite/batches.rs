@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::interpreter::{Interpreter, Variables};
-use crate::network::network;
+use crate::interpreter::{InterpreterBackend, TestWeightStore};
+use crate::test_models::small_network;
 use onnx::import::{build, import, restore};
 use onnx::proto::DimensionProto;
 use prost::Message;
@@ -12,9 +12,9 @@ use saggar_tensor::interp::InterpTensor;
 use saggar_tensor::{DType, Shape};
 
 /// The outputs of a configuration's model for images counted from `start`, as many as the batch.
-fn answers(config: &Params, variables: &Variables, batch: u32, start: usize) -> Vec<f64> {
+fn run_batch(config: &Params, variables: &TestWeightStore, batch: u32, start: usize) -> Vec<f64> {
     let (model, plan) = restore(config).expect("an import wrote it");
-    let mut backend = Interpreter::default();
+    let mut backend = InterpreterBackend::default();
     let built = build(&model, &plan.inputs, Some(batch), &mut backend).expect("the import has built it");
     let shape = Shape::new(plan.inputs[0].shape(Some(batch))).expect("the batch is small");
     let numbers: Vec<f64> = (0..shape.elements()).map(|i| ((start * 16 + i) % 37) as f64 / 37.0).collect();
@@ -25,26 +25,26 @@ fn answers(config: &Params, variables: &Variables, batch: u32, start: usize) -> 
 }
 
 #[test]
-fn a_batch_answers_as_its_items_do() {
-    let mut network = network();
+fn a_batch_gives_the_results_of_its_single_items() {
+    let mut network = small_network();
     let graph = network.graph.as_mut().unwrap();
     let tensor = graph.input[0].r#type.as_mut().unwrap().tensor_type.as_mut().unwrap();
     tensor.shape.as_mut().unwrap().dim[0] = DimensionProto { dim_value: None, dim_param: Some("n".to_owned()) };
-    let mut variables = Variables::default();
+    let mut variables = TestWeightStore::default();
     let options = Params::parse(r#"{"batch": [1, 3]}"#).unwrap();
     let config = import(&network.encode_to_vec(), &options, &mut variables).unwrap();
-    let together = answers(&config, &variables, 3, 0);
-    let apart: Vec<f64> = (0..3).flat_map(|i| answers(&config, &variables, 1, i)).collect();
+    let together = run_batch(&config, &variables, 3, 0);
+    let apart: Vec<f64> = (0..3).flat_map(|i| run_batch(&config, &variables, 1, i)).collect();
     assert_eq!(together, apart);
     assert!(together.chunks(3).all(|row| (row.iter().sum::<f64>() - 1.0).abs() < 1e-6));
 }
 
 #[test]
-fn a_configuration_is_text_that_means_the_same() {
-    let mut variables = Variables::default();
-    let config = import(&network().encode_to_vec(), &Params::new(), &mut variables).unwrap();
+fn a_model_configuration_round_trips_as_text() {
+    let mut variables = TestWeightStore::default();
+    let config = import(&small_network().encode_to_vec(), &Params::new(), &mut variables).unwrap();
     let read = Params::parse(&config.to_string()).unwrap();
-    assert_eq!(answers(&config, &variables, 1, 5), answers(&read, &variables, 1, 5));
+    assert_eq!(run_batch(&config, &variables, 1, 5), run_batch(&read, &variables, 1, 5));
     // Nothing but the configuration of an import is taken.
     for (name, value) in [("format", "2"), ("plan", "{}"), ("model", "AAAA"), ("model", "?")] {
         let broken = read.clone().with(name, value);

@@ -1,14 +1,14 @@
 //! Models that keep tensors in other files, in an archive as the host sends it.
 
-use crate::interpreter::Variables;
-use crate::network::network;
+use crate::interpreter::TestWeightStore;
+use crate::test_models::small_network;
 use onnx::import::import;
 use onnx::proto::{ModelProto, StringStringEntryProto, TensorProto};
 use prost::Message;
 use saggar_plugin::Params;
 
 /// A file of an archive: a header of 512 bytes, the content, and zeros up to the next block. Source: POSIX ustar.
-fn entry(name: &str, size: &str, content: &[u8]) -> Vec<u8> {
+fn tar_entry(name: &str, size: &str, content: &[u8]) -> Vec<u8> {
     let mut block = vec![0; 512];
     block[..name.len()].copy_from_slice(name.as_bytes());
     block[124..124 + size.len()].copy_from_slice(size.as_bytes());
@@ -19,16 +19,16 @@ fn entry(name: &str, size: &str, content: &[u8]) -> Vec<u8> {
     block
 }
 
-fn archive(model: &ModelProto, name: &str, content: &[u8]) -> Vec<u8> {
+fn tar_archive(model: &ModelProto, name: &str, content: &[u8]) -> Vec<u8> {
     let model = model.encode_to_vec();
     let size = |bytes: &[u8]| format!("{:011o}", bytes.len());
-    let mut archive = entry("model", &size(&model), &model);
-    archive.extend(entry(name, &size(content), content));
+    let mut archive = tar_entry("model", &size(&model), &model);
+    archive.extend(tar_entry(name, &size(content), content));
     archive.extend([0; 1024]);
     archive
 }
 
-fn place(tensor: &mut TensorProto, entries: &[(&str, &str)]) {
+fn set_external_location(tensor: &mut TensorProto, entries: &[(&str, &str)]) {
     tensor.raw_data = Vec::new();
     tensor.float_data = Vec::new();
     tensor.data_location = 1;
@@ -38,18 +38,18 @@ fn place(tensor: &mut TensorProto, entries: &[(&str, &str)]) {
 }
 
 /// The network, its convolution's filter of 72 bytes in `w.data` behind four other bytes.
-fn apart(entries: &[(&str, &str)]) -> (ModelProto, Vec<u8>) {
-    let mut model = network();
+fn model_with_external_filter(entries: &[(&str, &str)]) -> (ModelProto, Vec<u8>) {
+    let mut model = small_network();
     let graph = model.graph.as_mut().expect("a network has a graph");
     let filter = graph.initializer.iter_mut().find(|tensor| tensor.name == "filter").expect("it has a filter");
     let elements: Vec<u8> = filter.float_data.iter().flat_map(|value| value.to_le_bytes()).collect();
     assert_eq!(elements.len(), 72);
-    place(filter, entries);
+    set_external_location(filter, entries);
     (model, [&[0; 4], &elements[..]].concat())
 }
 
-fn outcome(file: &[u8]) -> Result<(String, Vec<Vec<u8>>), String> {
-    let mut variables = Variables::default();
+fn import_result(file: &[u8]) -> Result<(String, Vec<Vec<u8>>), String> {
+    let mut variables = TestWeightStore::default();
     let config = import(file, &Params::new(), &mut variables).map_err(|error| error.to_string())?;
     let mut bytes: Vec<_> = variables.0.iter().map(|(name, value)| (name.clone(), value.to_bytes())).collect();
     bytes.sort();
@@ -57,21 +57,21 @@ fn outcome(file: &[u8]) -> Result<(String, Vec<Vec<u8>>), String> {
 }
 
 #[test]
-fn tensors_in_a_file_are_those_of_one_file() {
-    let (model, data) = apart(&[("location", "w.data"), ("offset", "4"), ("length", "72")]);
-    let whole = outcome(&network().encode_to_vec());
+fn external_tensors_give_the_same_import_as_inline_ones() {
+    let (model, data) = model_with_external_filter(&[("location", "w.data"), ("offset", "4"), ("length", "72")]);
+    let whole = import_result(&small_network().encode_to_vec());
     assert!(whole.is_ok(), "{whole:?}");
-    assert_eq!(outcome(&archive(&model, "w.data", &data)), whole);
+    assert_eq!(import_result(&tar_archive(&model, "w.data", &data)), whole);
     // Without a length, the elements go to the file's end.
-    let (model, data) = apart(&[("location", "w.data"), ("offset", "4")]);
-    assert_eq!(outcome(&archive(&model, "w.data", &data)), whole);
+    let (model, data) = model_with_external_filter(&[("location", "w.data"), ("offset", "4")]);
+    assert_eq!(import_result(&tar_archive(&model, "w.data", &data)), whole);
 }
 
 #[test]
-fn files_that_are_missing_or_too_short_are_named() {
+fn missing_or_short_external_files_are_named() {
     let refused = |entries: &[(&str, &str)], name: &str, expected: &str| {
-        let (model, data) = apart(entries);
-        let message = outcome(&archive(&model, name, &data)).expect_err("it is refused");
+        let (model, data) = model_with_external_filter(entries);
+        let message = import_result(&tar_archive(&model, name, &data)).expect_err("it is refused");
         assert_eq!(message, format!("initializer `filter`: the model is not valid: {expected}"));
     };
     let location = ("location", "w.data");
@@ -86,20 +86,20 @@ fn files_that_are_missing_or_too_short_are_named() {
     let end = format!("its elements are bytes {far} to {far} of `w.data`, which has 76 bytes");
     refused(&[location, ("offset", &far), ("length", "1")], "w.data", &end);
     refused(&[location, ("offset", "-4")], "w.data", "external_data `offset` must be a number of bytes, not `-4`");
-    let (alone, _) = apart(&[location]);
-    let message = outcome(&alone.encode_to_vec()).expect_err("it is refused");
+    let (alone, _) = model_with_external_filter(&[location]);
+    let message = import_result(&alone.encode_to_vec()).expect_err("it is refused");
     assert!(message.ends_with("its elements are in the file `w.data`, which was not sent"), "{message}");
 }
 
 #[test]
 fn damaged_archives_are_refused() {
-    let (model, data) = apart(&[("location", "w.data"), ("offset", "4")]);
-    let whole = archive(&model, "w.data", &data);
+    let (model, data) = model_with_external_filter(&[("location", "w.data"), ("offset", "4")]);
+    let whole = tar_archive(&model, "w.data", &data);
     for length in (263..whole.len()).step_by(97) {
-        let _ = outcome(&whole[..length]);
+        let _ = import_result(&whole[..length]);
     }
     for size in ["77777777777", "no number!!", "-1"] {
-        let message = outcome(&entry("model", size, b"x")).expect_err("it is refused");
+        let message = import_result(&tar_entry("model", size, b"x")).expect_err("it is refused");
         assert_eq!(message, "not an ONNX file: the archive of the model's files is damaged", "{size}");
     }
 }

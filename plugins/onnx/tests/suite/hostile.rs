@@ -1,39 +1,39 @@
 //! Files that are damaged, that lie, or that ask for too much: each is refused with the place, and none ends the plugin.
 
-use crate::interpreter::Variables;
-use crate::network::{floats, ints, network, node, port, single};
+use crate::interpreter::TestWeightStore;
+use crate::test_models::{floats, ints, node, port, single_node_model, small_network};
 use onnx::import::{import, restore};
 use onnx::proto::{
-    AttributeProto, DimensionProto, FunctionProto, GraphProto, ModelProto, NodeProto, Skipped, StringStringEntryProto,
-    TensorProto,
+    AttributeProto, DimensionProto, FunctionProto, GraphProto, ModelProto, NodeProto, SkippedMessage,
+    StringStringEntryProto, TensorProto,
 };
 use prost::Message;
 use saggar_plugin::Params;
 
-fn outcome(model: &ModelProto, options: &str) -> String {
+fn import_outcome(model: &ModelProto, options: &str) -> String {
     let options = Params::parse(options).expect("options are JSON");
-    match import(&model.encode_to_vec(), &options, &mut Variables::default()) {
+    match import(&model.encode_to_vec(), &options, &mut TestWeightStore::default()) {
         Ok(config) => config.to_string(),
         Err(error) => error.to_string(),
     }
 }
 
 #[track_caller]
-fn refused(model: &ModelProto, expected: &str) {
-    let outcome = outcome(model, "");
+fn assert_refused(model: &ModelProto, expected: &str) {
+    let outcome = import_outcome(model, "");
     assert!(outcome.contains(expected), "{outcome}");
 }
 
-fn changed(change: impl FnOnce(&mut GraphProto)) -> ModelProto {
-    let mut model = network();
+fn changed_network(change: impl FnOnce(&mut GraphProto)) -> ModelProto {
+    let mut model = small_network();
     change(model.graph.as_mut().expect("a network has a graph"));
     model
 }
 
 #[test]
-fn the_network_itself_is_imported() {
-    let mut variables = Variables::default();
-    let config = import(&network().encode_to_vec(), &Params::new(), &mut variables).unwrap();
+fn the_unmodified_network_is_imported() {
+    let mut variables = TestWeightStore::default();
+    let config = import(&small_network().encode_to_vec(), &Params::new(), &mut variables).unwrap();
     let names: Vec<&str> = variables.0.keys().map(String::as_str).collect();
     assert_eq!(names, ["bias", "filter", "weight"]);
     let (model, plan) = restore(&config).unwrap();
@@ -45,8 +45,8 @@ fn the_network_itself_is_imported() {
 }
 
 #[test]
-fn what_is_no_file_is_refused() {
-    let import = |bytes: &[u8]| import(bytes, &Params::new(), &mut Variables::default()).unwrap_err().to_string();
+fn bytes_that_are_not_onnx_are_refused() {
+    let import = |bytes: &[u8]| import(bytes, &Params::new(), &mut TestWeightStore::default()).unwrap_err().to_string();
     assert_eq!(import(b""), "not an ONNX file: there is no graph in it");
     assert!(import(b"GIF89a").starts_with("not an ONNX file: "));
     assert!(import(&[0xff; 100]).starts_with("not an ONNX file: "));
@@ -55,76 +55,94 @@ fn what_is_no_file_is_refused() {
 }
 
 #[test]
-fn tensors_that_lie_are_refused() {
-    let with = |change: fn(&mut TensorProto)| changed(|graph| change(&mut graph.initializer[4]));
-    refused(
+fn inconsistent_tensors_are_refused() {
+    let with = |change: fn(&mut TensorProto)| changed_network(|graph| change(&mut graph.initializer[4]));
+    assert_refused(
         &with(|t| t.dims = vec![8, 4]),
         "initializer `weight`: the model is not valid: shape [8, 4] takes 128 bytes",
     );
-    refused(&with(|t| t.dims = vec![-8, -3]), "initializer `weight`: the model is not valid: a dimension must be");
-    refused(
+    assert_refused(
+        &with(|t| t.dims = vec![-8, -3]),
+        "initializer `weight`: the model is not valid: a dimension must be",
+    );
+    assert_refused(
         &with(|t| t.dims = vec![1 << 30, 1 << 30]),
         "initializer `weight`: the model is not valid: a tensor of shape",
     );
-    refused(&with(|t| t.dims = vec![4_194_305, 4_194_305, 211_106_198_978_564]), "initializer `weight`: ");
-    refused(&with(|t| t.dims = vec![0, 1 << 40]), "initializer `weight`: ");
-    refused(&with(|t| t.raw_data = vec![0; 5]), "takes 96 bytes of elements, not 5");
-    refused(&with(|t| t.data_type = 16), "initializer `weight`: not supported: elements of type bfloat16");
-    refused(&with(|t| t.data_type = 77), "there is no element type 77");
-    refused(
+    assert_refused(&with(|t| t.dims = vec![4_194_305, 4_194_305, 211_106_198_978_564]), "initializer `weight`: ");
+    assert_refused(&with(|t| t.dims = vec![0, 1 << 40]), "initializer `weight`: ");
+    assert_refused(&with(|t| t.raw_data = vec![0; 5]), "takes 96 bytes of elements, not 5");
+    assert_refused(&with(|t| t.data_type = 16), "initializer `weight`: not supported: elements of type bfloat16");
+    assert_refused(&with(|t| t.data_type = 77), "there is no element type 77");
+    assert_refused(
         &with(|t| t.data_location = 1),
         "initializer `weight`: the model is not valid: external_data names no location",
     );
     // Only a configuration may refer to a variable.
     let entry = StringStringEntryProto { key: "variable".to_owned(), value: "filter".to_owned() };
-    let lent = changed(|graph| graph.initializer[4].external_data.push(entry));
-    refused(&lent, "initializer `weight`: the model is not valid: its elements are in another file");
+    let lent = changed_network(|graph| graph.initializer[4].external_data.push(entry));
+    assert_refused(&lent, "initializer `weight`: the model is not valid: its elements are in another file");
 }
 
 #[test]
-fn graphs_that_contradict_themselves_are_refused() {
-    refused(
-        &changed(|g| g.initializer.push(floats("bias", &[2]))),
+fn inconsistent_graphs_are_refused() {
+    assert_refused(
+        &changed_network(|g| g.initializer.push(floats("bias", &[2]))),
         "initializer `bias`: the model is not valid: there are two",
     );
-    refused(&changed(|g| g.input.push(port("x", &[1]))), "input `x`: the model is not valid: there are two");
-    refused(&changed(|g| g.sparse_initializer.push(Skipped {})), "not supported: sparse initializers");
-    let twice = changed(|g| g.node.push(node("Relu", &["x"], &["r"])));
-    refused(&twice, "node `r` (Relu): the model is not valid: `r` is made twice");
-    let cycle = changed(|g| g.node[1].input[0] = "y".to_owned());
-    refused(&cycle, "node `r` (Relu): the model is not valid: `y` is used before it is made");
-    let missing = changed(|g| g.node[7].input[1] = "nothing".to_owned());
-    refused(&missing, "node `logits` (MatMul): the model is not valid: `nothing` is used before it is made");
-    refused(&changed(|g| g.output[0].name = "z".to_owned()), "output `z`: the model is not valid: `z` is used before");
-    refused(
-        &changed(|g| g.node[1].op_type = "Reluu".to_owned()),
+    assert_refused(
+        &changed_network(|g| g.input.push(port("x", &[1]))),
+        "input `x`: the model is not valid: there are two",
+    );
+    assert_refused(
+        &changed_network(|g| g.sparse_initializer.push(SkippedMessage {})),
+        "not supported: sparse initializers",
+    );
+    let twice = changed_network(|g| g.node.push(node("Relu", &["x"], &["r"])));
+    assert_refused(&twice, "node `r` (Relu): the model is not valid: `r` is made twice");
+    let cycle = changed_network(|g| g.node[1].input[0] = "y".to_owned());
+    assert_refused(&cycle, "node `r` (Relu): the model is not valid: `y` is used before it is made");
+    let missing = changed_network(|g| g.node[7].input[1] = "nothing".to_owned());
+    assert_refused(&missing, "node `logits` (MatMul): the model is not valid: `nothing` is used before it is made");
+    assert_refused(
+        &changed_network(|g| g.output[0].name = "z".to_owned()),
+        "output `z`: the model is not valid: `z` is used before",
+    );
+    assert_refused(
+        &changed_network(|g| g.node[1].op_type = "Reluu".to_owned()),
         "node `r` (Reluu): not supported: operator Reluu of ai.onnx",
     );
-    refused(
-        &changed(|g| g.node[1].domain = "mine".to_owned()),
+    assert_refused(
+        &changed_network(|g| g.node[1].domain = "mine".to_owned()),
         "node `r` (mine.Relu): not supported: operator Relu of mine",
     );
-    refused(
-        &changed(|g| g.node[7].input.truncate(1)),
+    assert_refused(
+        &changed_network(|g| g.node[7].input.truncate(1)),
         "node `logits` (MatMul): the model is not valid: operand 1 is missing",
     );
-    refused(&changed(|g| g.initializer[0].dims = vec![2, 9]), "node `c` (Conv): ");
-    let mut old = network();
+    assert_refused(&changed_network(|g| g.initializer[0].dims = vec![2, 9]), "node `c` (Conv): ");
+    let mut old = small_network();
     old.opset_import[0].version = 5;
-    refused(&old, "not supported: version 5 of the operator set");
+    assert_refused(&old, "not supported: version 5 of the operator set");
     old.opset_import.clear();
-    refused(&old, "names no operator set");
+    assert_refused(&old, "names no operator set");
 }
 
 #[test]
-fn gigabytes_are_not_made() {
+fn huge_tensors_are_refused_without_allocating_them() {
     let shape = |values: &[i64]| vec![ints("shape", values)];
     let fill = node("ConstantOfShape", &["shape"], &["y"]);
-    refused(&single(fill.clone(), shape(&[1 << 20, 1 << 20])), "node `y` (ConstantOfShape): ");
-    refused(&single(fill.clone(), shape(&[-1])), "node `y` (ConstantOfShape): ");
-    refused(&single(node("Expand", &["x", "shape"], &["y"]), shape(&[1 << 30, 2, 3])), "node `y` (Expand): ");
-    refused(&single(node("Tile", &["x", "shape"], &["y"]), shape(&[1 << 30, 1 << 30])), "node `y` (Tile): ");
-    refused(&single(node("Pad", &["x", "shape"], &["y"]), shape(&[1 << 30; 4])), "node `y` (Pad): ");
+    assert_refused(&single_node_model(fill.clone(), shape(&[1 << 20, 1 << 20])), "node `y` (ConstantOfShape): ");
+    assert_refused(&single_node_model(fill.clone(), shape(&[-1])), "node `y` (ConstantOfShape): ");
+    assert_refused(
+        &single_node_model(node("Expand", &["x", "shape"], &["y"]), shape(&[1 << 30, 2, 3])),
+        "node `y` (Expand): ",
+    );
+    assert_refused(
+        &single_node_model(node("Tile", &["x", "shape"], &["y"]), shape(&[1 << 30, 1 << 30])),
+        "node `y` (Tile): ",
+    );
+    assert_refused(&single_node_model(node("Pad", &["x", "shape"], &["y"]), shape(&[1 << 30; 4])), "node `y` (Pad): ");
     let mut edge = node("Pad", &["x", "shape"], &["y"]);
     edge.attribute.push(AttributeProto {
         name: "mode".to_owned(),
@@ -132,10 +150,13 @@ fn gigabytes_are_not_made() {
         s: b"edge".to_vec(),
         ..AttributeProto::default()
     });
-    refused(&single(edge, shape(&[1 << 30, 0, 1, 1])), "node `y` (Pad): not supported: padding");
+    assert_refused(&single_node_model(edge, shape(&[1 << 30, 0, 1, 1])), "node `y` (Pad): not supported: padding");
     let range = node("Range", &["zero", "most", "one"], &["y"]);
     let scalar = |name: &str, value| TensorProto { dims: Vec::new(), ..ints(name, &[value]) };
-    refused(&single(range, vec![scalar("zero", 0), scalar("most", 1 << 40), scalar("one", 1)]), "node `y` (Range): ");
+    assert_refused(
+        &single_node_model(range, vec![scalar("zero", 0), scalar("most", 1 << 40), scalar("one", 1)]),
+        "node `y` (Range): ",
+    );
     let mut resize = node("Resize", &["x", "", "", "shape"], &["y"]);
     resize.attribute.push(AttributeProto {
         name: "mode".to_owned(),
@@ -143,11 +164,14 @@ fn gigabytes_are_not_made() {
         s: b"linear".to_vec(),
         ..AttributeProto::default()
     });
-    refused(&single(resize, shape(&[1 << 30, 1 << 30])), "node `y` (Resize): not supported: resizing");
+    assert_refused(
+        &single_node_model(resize, shape(&[1 << 30, 1 << 30])),
+        "node `y` (Resize): not supported: resizing",
+    );
 }
 
 #[test]
-fn endless_things_end() {
+fn unbounded_loops_and_recursion_are_refused() {
     let body = |nodes: Vec<NodeProto>| GraphProto {
         node: nodes,
         input: vec![port("i", &[]), port("go", &[])],
@@ -157,10 +181,11 @@ fn endless_things_end() {
     let mut repeat = node("Loop", &["many", ""], &["y"]);
     let g = Some(body(vec![node("Identity", &["go"], &["on"])]));
     repeat.attribute.push(AttributeProto { name: "body".to_owned(), kind: 5, g, ..AttributeProto::default() });
-    refused(&single(repeat, vec![ints("many", &[i64::MAX])]), "more than 200000 nodes");
+    assert_refused(&single_node_model(repeat, vec![ints("many", &[i64::MAX])]), "more than 200000 nodes");
 
     // A function that calls itself.
-    let mut model = single(NodeProto { domain: "mine".to_owned(), ..node("Again", &["x"], &["y"]) }, Vec::new());
+    let mut model =
+        single_node_model(NodeProto { domain: "mine".to_owned(), ..node("Again", &["x"], &["y"]) }, Vec::new());
     let call = NodeProto { domain: "mine".to_owned(), ..node("Again", &["a"], &["b"]) };
     model.functions.push(FunctionProto {
         name: "Again".to_owned(),
@@ -170,7 +195,7 @@ fn endless_things_end() {
         node: vec![call],
         ..FunctionProto::default()
     });
-    refused(&model, "nested deeper than");
+    assert_refused(&model, "nested deeper than");
 
     let nested = |depth: usize| {
         let mut graph = GraphProto::default();
@@ -180,15 +205,15 @@ fn endless_things_end() {
             branch.attribute.push(AttributeProto { name: "then_branch".to_owned(), g, ..AttributeProto::default() });
             graph = GraphProto { node: vec![branch], ..GraphProto::default() };
         }
-        crate::network::model(graph)
+        crate::test_models::wrap_model(graph)
     };
-    refused(&nested(30), "nested deeper than");
-    refused(&nested(60), "not an ONNX file: ");
+    assert_refused(&nested(30), "nested deeper than");
+    assert_refused(&nested(60), "not an ONNX file: ");
 }
 
 #[test]
-fn open_shapes_are_asked_for() {
-    let open = changed(|graph| {
+fn open_shapes_must_be_given_as_options() {
+    let open = changed_network(|graph| {
         let tensor = graph.input[0].r#type.as_mut().unwrap().tensor_type.as_mut().unwrap();
         let dims = &mut tensor.shape.as_mut().unwrap().dim;
         dims[0] = DimensionProto { dim_value: None, dim_param: Some("n".to_owned()) };
@@ -197,13 +222,13 @@ fn open_shapes_are_asked_for() {
         graph.initializer[3] = ints("rest", &[8]);
     });
     assert_eq!(
-        outcome(&open, ""),
+        import_outcome(&open, ""),
         "option `shapes`: must give the sizes that the model leaves open: input `x` is [n, 1, height, 4]; such as \
          --shape x=?x1x4x4 (as JSON: {\"shapes\": {\"x\": [null, 1, 4, 4]}})"
     );
     let config = |options: &str| {
         let options = Params::parse(options).unwrap();
-        restore(&import(&open.encode_to_vec(), &options, &mut Variables::default()).unwrap()).unwrap().1
+        restore(&import(&open.encode_to_vec(), &options, &mut TestWeightStore::default()).unwrap()).unwrap().1
     };
     assert_eq!(config(r#"{"shapes": {"x": [null, null, 4, null]}}"#).batch, [1, 8, 32]);
     assert_eq!(config(r#"{"shapes": {"x": [null, 1, 4, 4]}, "batch": [2, 3]}"#).batch, [2, 3]);
@@ -212,7 +237,7 @@ fn open_shapes_are_asked_for() {
     assert_eq!((whole.batch.len(), &whole.inputs[0].item[..]), (0, &[2, 1, 4, 4][..]));
     assert_eq!(config(r#"{"shapes": {"x": [null, 1, 4, 4]}}"#).batch, [1, 8, 32], "what the message proposes");
     let wrong = |options: &str, expected: &str| {
-        let outcome = outcome(&open, options);
+        let outcome = import_outcome(&open, options);
         assert!(outcome.contains(expected), "{outcome}");
     };
     wrong(r#"{"shapes": {"x": [1, 3, 4, 4]}}"#, "option `shapes`, `x`: must be 1 where it is 3");
@@ -224,9 +249,9 @@ fn open_shapes_are_asked_for() {
 }
 
 /// A source of numbers that is the same every time.
-struct Numbers(u64);
+struct SeededNumbers(u64);
 
-impl Numbers {
+impl SeededNumbers {
     fn below(&mut self, bound: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         ((self.0 >> 33) as usize) % bound
@@ -234,17 +259,17 @@ impl Numbers {
 }
 
 #[test]
-fn damage_is_survived() {
-    let whole = network().encode_to_vec();
+fn randomly_damaged_files_never_panic() {
+    let whole = small_network().encode_to_vec();
     for end in 0..whole.len() {
-        let _ = import(&whole[..end], &Params::new(), &mut Variables::default());
+        let _ = import(&whole[..end], &Params::new(), &mut TestWeightStore::default());
     }
     for bit in 0..8 * whole.len() {
         let mut bytes = whole.clone();
         bytes[bit / 8] ^= 1 << (bit % 8);
-        survived(&bytes);
+        assert_no_panic(&bytes);
     }
-    let mut numbers = Numbers(1);
+    let mut numbers = SeededNumbers(1);
     for _ in 0..20_000 {
         let mut bytes = whole.clone();
         for _ in 0..1 + numbers.below(3) {
@@ -256,13 +281,13 @@ fn damage_is_survived() {
                 _ => bytes.insert(at, numbers.below(256) as u8),
             }
         }
-        survived(&bytes);
+        assert_no_panic(&bytes);
     }
 }
 
 /// Whatever comes of it, it comes as a result; and what is imported can be restored.
-fn survived(bytes: &[u8]) {
-    if let Ok(config) = import(bytes, &Params::new(), &mut Variables::default()) {
+fn assert_no_panic(bytes: &[u8]) {
+    if let Ok(config) = import(bytes, &Params::new(), &mut TestWeightStore::default()) {
         restore(&config).expect("what is imported can be restored");
     }
 }

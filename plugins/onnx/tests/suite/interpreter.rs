@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use onnx::backend::{Backend, Binary, Made, Pooling, Reduction, Scatter, Unary, Windows};
-use onnx::elem::Elem;
-use onnx::error::{Error, Fault, Result};
-use onnx::import::Store;
-use onnx::value::Operand;
+use onnx::backend::{
+    BackendResult, ElementwiseBinary, ElementwiseUnary, GraphBackend, PlaneWindows, PoolingMode, ReductionOperator,
+    ScatterMode,
+};
+use onnx::elem::ElementType;
+use onnx::error::{Error, OnnxErrorKind, Result};
+use onnx::import::WeightStore;
+use onnx::value::BackendOperand;
 use saggar_plugin::{DataType, ErrorCode};
 use saggar_tensor::error::GraphError;
 use saggar_tensor::interp::{self, InterpTensor};
@@ -16,7 +19,7 @@ use saggar_tensor::{DType, Descriptor, GraphBuilder, NodeId, Shape, verify};
 
 /// Builds with the tensor crate's builder.
 #[derive(Debug, Default)]
-pub(crate) struct Interpreter {
+pub(crate) struct InterpreterBackend {
     builder: GraphBuilder,
 }
 
@@ -46,16 +49,16 @@ fn data_type(dtype: DType) -> DataType {
     }
 }
 
-fn refused(error: GraphError) -> Error {
+fn graph_error(error: GraphError) -> Error {
     let message = error.to_string();
-    Fault::Host(saggar_plugin::Error::Host { code: ErrorCode::InvalidArgument, message, place: None }).into()
+    OnnxErrorKind::Host(saggar_plugin::Error::Host { code: ErrorCode::InvalidArgument, message, place: None }).into()
 }
 
-fn described(of: DataType, shape: &[usize]) -> Result<Descriptor> {
-    Ok(Descriptor::new(dtype(of), Shape::new(shape).map_err(refused)?))
+fn tensor_descriptor(of: DataType, shape: &[usize]) -> Result<Descriptor> {
+    Ok(Descriptor::new(dtype(of), Shape::new(shape).map_err(graph_error)?))
 }
 
-fn node(x: &Operand) -> NodeId {
+fn node(x: &BackendOperand) -> NodeId {
     NodeId(x.id)
 }
 
@@ -63,38 +66,42 @@ fn scalar(dtype: DType, value: f64) -> Scalar {
     if dtype.is_float() { Scalar::Float(value) } else { Scalar::Int(value as i128) }
 }
 
-type Built = std::result::Result<NodeId, GraphError>;
+type InterpreterResult = std::result::Result<NodeId, GraphError>;
 
-impl Interpreter {
+impl InterpreterBackend {
     /// The outputs for these inputs, by name; `variables` are what an import made.
     pub(crate) fn run(
         mut self,
-        outputs: &[(String, Operand)],
+        outputs: &[(String, BackendOperand)],
         inputs: &BTreeMap<String, InterpTensor>,
         variables: &BTreeMap<String, InterpTensor>,
     ) -> Result<Vec<InterpTensor>> {
         for (name, operand) in outputs {
-            self.builder.output(name, node(operand)).map_err(refused)?;
+            self.builder.output(name, node(operand)).map_err(graph_error)?;
         }
-        let graph = verify(self.builder.finish()).map_err(refused)?;
+        let graph = verify(self.builder.finish()).map_err(graph_error)?;
         let inputs: Vec<InterpTensor> = graph.graph().inputs.iter().map(|port| inputs[&port.name].clone()).collect();
         let mut state: Vec<InterpTensor> =
             graph.graph().variables.iter().map(|port| variables[&port.name].clone()).collect();
-        interp::evaluate(&graph, &inputs, &mut state).map_err(refused)
+        interp::evaluate(&graph, &inputs, &mut state).map_err(graph_error)
     }
 
-    fn keep(&mut self, built: Built) -> Made {
-        let id = built.map_err(refused)?;
+    fn push_node(&mut self, built: InterpreterResult) -> BackendResult {
+        let id = built.map_err(graph_error)?;
         let of = self.builder.descriptor(id);
-        Ok(Operand { id: id.0, elem: Elem::of(data_type(of.dtype)), shape: of.shape.dims().into() })
+        Ok(BackendOperand {
+            id: id.0,
+            elem: ElementType::from_data_type(data_type(of.dtype)),
+            shape: of.shape.dims().into(),
+        })
     }
 }
 
-fn pool(window: [usize; 2], windows: Windows) -> Pool2d {
+fn pool2d_op(window: [usize; 2], windows: PlaneWindows) -> Pool2d {
     Pool2d { window, padding: windows.padding, strides: windows.strides, dilations: windows.dilations }
 }
 
-fn conv(windows: Windows, groups: usize) -> saggar_tensor::op::Conv2d {
+fn conv2d_op(windows: PlaneWindows, groups: usize) -> saggar_tensor::op::Conv2d {
     saggar_tensor::op::Conv2d {
         padding: windows.padding,
         strides: windows.strides,
@@ -103,237 +110,249 @@ fn conv(windows: Windows, groups: usize) -> saggar_tensor::op::Conv2d {
     }
 }
 
-impl Backend for Interpreter {
-    fn input(&mut self, name: &str, of: DataType, shape: &[usize]) -> Made {
-        let built = self.builder.input(name, described(of, shape)?);
-        self.keep(built)
+impl GraphBackend for InterpreterBackend {
+    fn input(&mut self, name: &str, of: DataType, shape: &[usize]) -> BackendResult {
+        let built = self.builder.input(name, tensor_descriptor(of, shape)?);
+        self.push_node(built)
     }
 
-    fn variable(&mut self, name: &str, of: DataType, shape: &[usize]) -> Made {
-        let built = self.builder.variable(name, described(of, shape)?);
-        self.keep(built)
+    fn variable(&mut self, name: &str, of: DataType, shape: &[usize]) -> BackendResult {
+        let built = self.builder.variable(name, tensor_descriptor(of, shape)?);
+        self.push_node(built)
     }
 
-    fn constant(&mut self, of: DataType, shape: &[usize], bytes: &[u8]) -> Made {
-        let built = self.builder.constant(described(of, shape)?, bytes);
-        self.keep(built)
+    fn constant(&mut self, of: DataType, shape: &[usize], bytes: &[u8]) -> BackendResult {
+        let built = self.builder.constant(tensor_descriptor(of, shape)?, bytes);
+        self.push_node(built)
     }
 
-    fn fill(&mut self, of: DataType, shape: &[usize], value: f64) -> Made {
-        let built = self.builder.fill(described(of, shape)?, scalar(dtype(of), value));
-        self.keep(built)
+    fn fill(&mut self, of: DataType, shape: &[usize], value: f64) -> BackendResult {
+        let built = self.builder.fill(tensor_descriptor(of, shape)?, scalar(dtype(of), value));
+        self.push_node(built)
     }
 
-    fn iota(&mut self, of: DataType, shape: &[usize], axis: usize) -> Made {
-        let built = self.builder.iota(described(of, shape)?, axis);
-        self.keep(built)
+    fn iota(&mut self, of: DataType, shape: &[usize], axis: usize) -> BackendResult {
+        let built = self.builder.iota(tensor_descriptor(of, shape)?, axis);
+        self.push_node(built)
     }
 
-    fn unary(&mut self, op: Unary, x: &Operand) -> Made {
+    fn unary(&mut self, op: ElementwiseUnary, x: &BackendOperand) -> BackendResult {
         let (g, x) = (&mut self.builder, node(x));
         let built = match op {
-            Unary::Abs => g.abs(x),
-            Unary::Neg => g.neg(x),
-            Unary::Sign => g.sign(x),
-            Unary::Ceil => g.ceil(x),
-            Unary::Floor => g.floor(x),
-            Unary::RoundEven => g.round_even(x),
-            Unary::Exp => g.exp(x),
-            Unary::Log => g.log(x),
-            Unary::Sqrt => g.sqrt(x),
-            Unary::Reciprocal => g.reciprocal(x),
-            Unary::Sin => g.sin(x),
-            Unary::Cos => g.cos(x),
-            Unary::Tan => nn::tan(g, x),
-            Unary::Tanh => g.tanh(x),
-            Unary::Erf => g.erf(x),
-            Unary::LogicalNot => g.logical_not(x),
-            Unary::Relu => nn::relu(g, x),
-            Unary::Sigmoid => nn::sigmoid(g, x),
-            Unary::Gelu => nn::gelu(g, x),
-            Unary::Softplus => nn::softplus(g, x),
-            Unary::Softsign => nn::softsign(g, x),
+            ElementwiseUnary::Abs => g.abs(x),
+            ElementwiseUnary::Neg => g.neg(x),
+            ElementwiseUnary::Sign => g.sign(x),
+            ElementwiseUnary::Ceil => g.ceil(x),
+            ElementwiseUnary::Floor => g.floor(x),
+            ElementwiseUnary::RoundEven => g.round_even(x),
+            ElementwiseUnary::Exp => g.exp(x),
+            ElementwiseUnary::Log => g.log(x),
+            ElementwiseUnary::Sqrt => g.sqrt(x),
+            ElementwiseUnary::Reciprocal => g.reciprocal(x),
+            ElementwiseUnary::Sin => g.sin(x),
+            ElementwiseUnary::Cos => g.cos(x),
+            ElementwiseUnary::Tan => nn::tan(g, x),
+            ElementwiseUnary::Tanh => g.tanh(x),
+            ElementwiseUnary::Erf => g.erf(x),
+            ElementwiseUnary::LogicalNot => g.logical_not(x),
+            ElementwiseUnary::Relu => nn::relu(g, x),
+            ElementwiseUnary::Sigmoid => nn::sigmoid(g, x),
+            ElementwiseUnary::Gelu => nn::gelu(g, x),
+            ElementwiseUnary::Softplus => nn::softplus(g, x),
+            ElementwiseUnary::Softsign => nn::softsign(g, x),
         };
-        self.keep(built)
+        self.push_node(built)
     }
 
-    fn binary(&mut self, op: Binary, a: &Operand, b: &Operand) -> Made {
+    fn binary(&mut self, op: ElementwiseBinary, a: &BackendOperand, b: &BackendOperand) -> BackendResult {
         let (g, a, b) = (&mut self.builder, node(a), node(b));
         let built = match op {
-            Binary::Add => g.add(a, b),
-            Binary::Sub => g.sub(a, b),
-            Binary::Mul => g.mul(a, b),
-            Binary::Div => g.div(a, b),
-            Binary::Pow => g.pow(a, b),
-            Binary::Max => g.max(a, b),
-            Binary::Min => g.min(a, b),
-            Binary::Equal => g.equal(a, b),
-            Binary::Greater => g.greater(a, b),
-            Binary::GreaterOrEqual => g.greater_or_equal(a, b),
-            Binary::Lesser => g.less(a, b),
-            Binary::LesserOrEqual => g.less_or_equal(a, b),
-            Binary::And => g.logical_and(a, b),
-            Binary::Or => g.logical_or(a, b),
-            Binary::Xor => g.logical_xor(a, b),
+            ElementwiseBinary::Add => g.add(a, b),
+            ElementwiseBinary::Sub => g.sub(a, b),
+            ElementwiseBinary::Mul => g.mul(a, b),
+            ElementwiseBinary::Div => g.div(a, b),
+            ElementwiseBinary::Pow => g.pow(a, b),
+            ElementwiseBinary::Max => g.max(a, b),
+            ElementwiseBinary::Min => g.min(a, b),
+            ElementwiseBinary::Equal => g.equal(a, b),
+            ElementwiseBinary::Greater => g.greater(a, b),
+            ElementwiseBinary::GreaterOrEqual => g.greater_or_equal(a, b),
+            ElementwiseBinary::Lesser => g.less(a, b),
+            ElementwiseBinary::LesserOrEqual => g.less_or_equal(a, b),
+            ElementwiseBinary::And => g.logical_and(a, b),
+            ElementwiseBinary::Or => g.logical_or(a, b),
+            ElementwiseBinary::Xor => g.logical_xor(a, b),
         };
-        self.keep(built)
+        self.push_node(built)
     }
 
-    fn select(&mut self, condition: &Operand, yes: &Operand, no: &Operand) -> Made {
+    fn select(&mut self, condition: &BackendOperand, yes: &BackendOperand, no: &BackendOperand) -> BackendResult {
         let built = self.builder.select(node(condition), node(yes), node(no));
-        self.keep(built)
+        self.push_node(built)
     }
 
-    fn cast(&mut self, x: &Operand, to: DataType) -> Made {
+    fn cast(&mut self, x: &BackendOperand, to: DataType) -> BackendResult {
         let built = self.builder.cast(node(x), dtype(to));
-        self.keep(built)
+        self.push_node(built)
     }
 
-    fn clamp(&mut self, x: &Operand, min: Option<f64>, max: Option<f64>) -> Made {
+    fn clamp(&mut self, x: &BackendOperand, min: Option<f64>, max: Option<f64>) -> BackendResult {
         let built = nn::clamp(&mut self.builder, node(x), min, max);
-        self.keep(built)
+        self.push_node(built)
     }
 
-    fn softmax(&mut self, x: &Operand, axis: usize) -> Made {
+    fn softmax(&mut self, x: &BackendOperand, axis: usize) -> BackendResult {
         let built = nn::softmax(&mut self.builder, node(x), axis);
-        self.keep(built)
+        self.push_node(built)
     }
 
-    fn reduce(&mut self, op: Reduction, x: &Operand, axes: &[usize]) -> Made {
+    fn reduce(&mut self, op: ReductionOperator, x: &BackendOperand, axes: &[usize]) -> BackendResult {
         let (g, x) = (&mut self.builder, node(x));
         let built = match op {
-            Reduction::Sum => g.reduce(ReduceKind::Sum, x, axes, true),
-            Reduction::Product => g.reduce(ReduceKind::Product, x, axes, true),
-            Reduction::Max => g.reduce(ReduceKind::Max, x, axes, true),
-            Reduction::Min => g.reduce(ReduceKind::Min, x, axes, true),
-            Reduction::Mean => nn::reduce_mean(g, x, axes, true),
-            Reduction::LogSumExp => nn::reduce_log_sum_exp(g, x, axes, true),
+            ReductionOperator::Sum => g.reduce(ReduceKind::Sum, x, axes, true),
+            ReductionOperator::Product => g.reduce(ReduceKind::Product, x, axes, true),
+            ReductionOperator::Max => g.reduce(ReduceKind::Max, x, axes, true),
+            ReductionOperator::Min => g.reduce(ReduceKind::Min, x, axes, true),
+            ReductionOperator::Mean => nn::reduce_mean(g, x, axes, true),
+            ReductionOperator::LogSumExp => nn::reduce_log_sum_exp(g, x, axes, true),
         };
-        self.keep(built)
+        self.push_node(built)
     }
 
-    fn arg(&mut self, largest: bool, x: &Operand, axis: usize) -> Made {
+    fn arg_extremum(&mut self, largest: bool, x: &BackendOperand, axis: usize) -> BackendResult {
         let (g, x) = (&mut self.builder, node(x));
         let built = if largest { g.arg_max(x, axis, true) } else { g.arg_min(x, axis, true) };
-        self.keep(built)
+        self.push_node(built)
     }
 
-    fn cumulative_sum(&mut self, x: &Operand, axis: usize, exclusive: bool, reversed: bool) -> Made {
+    fn cumulative_sum(&mut self, x: &BackendOperand, axis: usize, exclusive: bool, reversed: bool) -> BackendResult {
         let built = nn::cumulative_sum(&mut self.builder, node(x), axis, exclusive, reversed);
-        self.keep(built)
+        self.push_node(built)
     }
 
-    fn reshape(&mut self, x: &Operand, shape: &[usize]) -> Made {
+    fn reshape(&mut self, x: &BackendOperand, shape: &[usize]) -> BackendResult {
         let built = self.builder.reshape(node(x), shape);
-        self.keep(built)
+        self.push_node(built)
     }
 
-    fn transpose(&mut self, x: &Operand, permutation: &[usize]) -> Made {
+    fn transpose(&mut self, x: &BackendOperand, permutation: &[usize]) -> BackendResult {
         let built = self.builder.transpose(node(x), permutation);
-        self.keep(built)
+        self.push_node(built)
     }
 
-    fn expand(&mut self, x: &Operand, shape: &[usize]) -> Made {
-        let shape = Shape::new(shape).map_err(refused)?;
+    fn expand(&mut self, x: &BackendOperand, shape: &[usize]) -> BackendResult {
+        let shape = Shape::new(shape).map_err(graph_error)?;
         let built = self.builder.broadcast_to(node(x), shape);
-        self.keep(built)
+        self.push_node(built)
     }
 
-    fn slice(&mut self, x: &Operand, starts: &[usize], sizes: &[usize], strides: &[usize]) -> Made {
+    fn slice(&mut self, x: &BackendOperand, starts: &[usize], sizes: &[usize], strides: &[usize]) -> BackendResult {
         let built = self.builder.slice(node(x), starts, sizes, strides);
-        self.keep(built)
+        self.push_node(built)
     }
 
-    fn concat(&mut self, xs: &[Operand], axis: usize) -> Made {
+    fn concat(&mut self, xs: &[BackendOperand], axis: usize) -> BackendResult {
         let nodes: Vec<NodeId> = xs.iter().map(node).collect();
         let built = self.builder.concat(&nodes, axis);
-        self.keep(built)
+        self.push_node(built)
     }
 
-    fn pad(&mut self, x: &Operand, low: &[usize], high: &[usize], value: f64) -> Made {
+    fn pad(&mut self, x: &BackendOperand, low: &[usize], high: &[usize], value: f64) -> BackendResult {
         let of = self.builder.descriptor(node(x)).dtype;
         let built = self.builder.pad(node(x), low, high, scalar(of, value));
-        self.keep(built)
+        self.push_node(built)
     }
 
-    fn reverse(&mut self, x: &Operand, axes: &[usize]) -> Made {
+    fn reverse(&mut self, x: &BackendOperand, axes: &[usize]) -> BackendResult {
         let built = self.builder.reverse(node(x), axes);
-        self.keep(built)
+        self.push_node(built)
     }
 
-    fn gather(&mut self, x: &Operand, indices: &Operand, axis: usize) -> Made {
+    fn gather(&mut self, x: &BackendOperand, indices: &BackendOperand, axis: usize) -> BackendResult {
         let built = self.builder.gather(node(x), node(indices), axis);
-        self.keep(built)
+        self.push_node(built)
     }
 
-    fn gather_elements(&mut self, x: &Operand, indices: &Operand, axis: usize) -> Made {
+    fn gather_elements(&mut self, x: &BackendOperand, indices: &BackendOperand, axis: usize) -> BackendResult {
         let built = nn::gather_elements(&mut self.builder, node(x), node(indices), axis);
-        self.keep(built)
+        self.push_node(built)
     }
 
-    fn gather_nd(&mut self, x: &Operand, indices: &Operand) -> Made {
+    fn gather_nd(&mut self, x: &BackendOperand, indices: &BackendOperand) -> BackendResult {
         let built = nn::gather_nd(&mut self.builder, node(x), node(indices));
-        self.keep(built)
+        self.push_node(built)
     }
 
     fn scatter_elements(
         &mut self,
-        x: &Operand,
-        indices: &Operand,
-        updates: &Operand,
+        x: &BackendOperand,
+        indices: &BackendOperand,
+        updates: &BackendOperand,
         axis: usize,
-        how: Scatter,
-    ) -> Made {
+        how: ScatterMode,
+    ) -> BackendResult {
         let (x, indices, updates) = (node(x), node(indices), node(updates));
-        let built = nn::scatter_elements(&mut self.builder, x, indices, updates, axis, combine(how));
-        self.keep(built)
+        let built = nn::scatter_elements(&mut self.builder, x, indices, updates, axis, combine_of(how));
+        self.push_node(built)
     }
 
-    fn scatter_nd(&mut self, x: &Operand, indices: &Operand, updates: &Operand, how: Scatter) -> Made {
-        let built = nn::scatter_nd(&mut self.builder, node(x), node(indices), node(updates), combine(how));
-        self.keep(built)
+    fn scatter_nd(
+        &mut self,
+        x: &BackendOperand,
+        indices: &BackendOperand,
+        updates: &BackendOperand,
+        how: ScatterMode,
+    ) -> BackendResult {
+        let built = nn::scatter_nd(&mut self.builder, node(x), node(indices), node(updates), combine_of(how));
+        self.push_node(built)
     }
 
-    fn matmul(&mut self, a: &Operand, b: &Operand) -> Made {
+    fn matmul(&mut self, a: &BackendOperand, b: &BackendOperand) -> BackendResult {
         let built = self.builder.matmul(node(a), node(b));
-        self.keep(built)
+        self.push_node(built)
     }
 
     fn conv2d(
         &mut self,
-        x: &Operand,
-        filter: &Operand,
-        bias: Option<&Operand>,
-        windows: Windows,
+        x: &BackendOperand,
+        filter: &BackendOperand,
+        bias: Option<&BackendOperand>,
+        windows: PlaneWindows,
         groups: usize,
-    ) -> Made {
-        let options = nn::Conv2dOptions { conv: conv(windows, groups), ..nn::Conv2dOptions::default() };
+    ) -> BackendResult {
+        let options = nn::Conv2dOptions { conv: conv2d_op(windows, groups), ..nn::Conv2dOptions::default() };
         let built = nn::conv2d(&mut self.builder, node(x), node(filter), bias.map(node), options);
-        self.keep(built)
+        self.push_node(built)
     }
 
     fn conv_transpose2d(
         &mut self,
-        x: &Operand,
-        filter: &Operand,
-        bias: Option<&Operand>,
-        windows: Windows,
+        x: &BackendOperand,
+        filter: &BackendOperand,
+        bias: Option<&BackendOperand>,
+        windows: PlaneWindows,
         groups: usize,
         size: [usize; 2],
-    ) -> Made {
+    ) -> BackendResult {
         let options = nn::ConvTranspose2dOptions {
-            conv: conv(windows, groups),
+            conv: conv2d_op(windows, groups),
             output_sizes: Some(size),
             ..nn::ConvTranspose2dOptions::default()
         };
         let built = nn::conv_transpose2d(&mut self.builder, node(x), node(filter), bias.map(node), options);
-        self.keep(built)
+        self.push_node(built)
     }
 
-    fn pool2d(&mut self, how: Pooling, x: &Operand, window: [usize; 2], windows: Windows) -> Made {
+    fn pool2d(
+        &mut self,
+        how: PoolingMode,
+        x: &BackendOperand,
+        window: [usize; 2],
+        windows: PlaneWindows,
+    ) -> BackendResult {
         let built = match how {
-            Pooling::Max => self.builder.pool2d(node(x), PoolKind::Max, pool(window, windows)),
-            Pooling::Average => {
+            PoolingMode::Max => self.builder.pool2d(node(x), PoolKind::Max, pool2d_op(window, windows)),
+            PoolingMode::Average => {
                 let options = nn::Pool2dOptions {
                     window: Some(window),
                     padding: windows.padding,
@@ -344,32 +363,32 @@ impl Backend for Interpreter {
                 nn::average_pool2d(&mut self.builder, node(x), options)
             }
         };
-        self.keep(built)
+        self.push_node(built)
     }
 }
 
-fn combine(how: Scatter) -> ScatterCombine {
+fn combine_of(how: ScatterMode) -> ScatterCombine {
     match how {
-        Scatter::Replace => ScatterCombine::Replace,
-        Scatter::Add => ScatterCombine::Add,
-        Scatter::Mul => ScatterCombine::Mul,
-        Scatter::Min => ScatterCombine::Min,
-        Scatter::Max => ScatterCombine::Max,
+        ScatterMode::Replace => ScatterCombine::Replace,
+        ScatterMode::Add => ScatterCombine::Add,
+        ScatterMode::Mul => ScatterCombine::Mul,
+        ScatterMode::Min => ScatterCombine::Min,
+        ScatterMode::Max => ScatterCombine::Max,
     }
 }
 
 /// Variables that an import made.
 #[derive(Debug, Default)]
-pub(crate) struct Variables(pub(crate) BTreeMap<String, InterpTensor>);
+pub(crate) struct TestWeightStore(pub(crate) BTreeMap<String, InterpTensor>);
 
-impl Store for Variables {
+impl WeightStore for TestWeightStore {
     fn parameter(&mut self, name: &str, of: DataType, shape: &[usize], bytes: Vec<u8>) -> Result<()> {
-        let value = InterpTensor::from_bytes(described(of, shape)?, &bytes).map_err(refused)?;
+        let value = InterpTensor::from_bytes(tensor_descriptor(of, shape)?, &bytes).map_err(graph_error)?;
         assert!(self.0.insert(name.to_owned(), value).is_none(), "variable `{name}` is made twice");
         Ok(())
     }
 
-    fn backend(&mut self) -> Box<dyn Backend + '_> {
-        Box::<Interpreter>::default()
+    fn backend(&mut self) -> Box<dyn GraphBackend + '_> {
+        Box::<InterpreterBackend>::default()
     }
 }

@@ -1,12 +1,12 @@
 //! Imports without a host: models are built and run by the interpreter that defines the operators.
 
-mod advice;
 mod batches;
-mod cases;
 mod external;
 mod hostile;
+mod import_hints;
 mod interpreter;
 mod masks;
-mod network;
-mod rules;
+mod onnx_cases;
+mod operator_rules;
 mod signatures;
+mod test_models;

@@ -1,18 +1,18 @@
 //! Nodes that are not as the operator's signature says are refused, by name, and never built without what is unknown.
 
-use crate::rules::{Given, Is, outcome};
-use Given::X;
-use Is::{Float, Int, Ints, Text};
+use crate::operator_rules::{TestAttribute, TestOperand, run_operator};
+use TestAttribute::{Float, Int, Ints, Text};
+use TestOperand::X;
 
 /// The refusal of a node of one operator over an image.
-fn refusal(op: &str, attributes: &[(&str, Is<'_>)], opset: i64) -> String {
+fn refusal(op: &str, attributes: &[(&str, TestAttribute<'_>)], opset: i64) -> String {
     let image = || X(&[1, 1, 4, 4], &[0.5; 16]);
     let operands = if op == "Conv" { vec![image(), X(&[1, 1, 1, 1], &[2.0])] } else { vec![image()] };
-    outcome(op, attributes, &operands, 1, opset)
+    run_operator(op, attributes, &operands, 1, opset)
 }
 
 #[test]
-fn attributes_that_the_operator_does_not_have_are_refused() {
+fn unknown_attributes_are_refused() {
     for (op, attribute, has) in [
         ("Softmax", ("temperature", Float(2.0)), "`axis`"),
         (
@@ -31,9 +31,9 @@ fn attributes_that_the_operator_does_not_have_are_refused() {
 }
 
 #[test]
-fn every_operator_refuses_an_attribute_that_it_does_not_have() {
-    for op in onnx::ops::names() {
-        let message = outcome(op, &[("made_up", Int(1))], &[X(&[2, 2], &[1.0; 4])], 1, 28);
+fn every_operator_refuses_an_unknown_attribute() {
+    for op in onnx::ops::operator_names() {
+        let message = run_operator(op, &[("made_up", Int(1))], &[X(&[2, 2], &[1.0; 4])], 1, 28);
         assert!(
             message.contains("attribute `made_up` is not one of") || message.contains("operands, not 1"),
             "{op}: {message}"
@@ -43,10 +43,10 @@ fn every_operator_refuses_an_attribute_that_it_does_not_have() {
 }
 
 #[test]
-fn attributes_of_later_versions_and_of_other_kinds_are_refused() {
+fn attributes_of_later_opsets_or_wrong_kinds_are_refused() {
     let window = [("left_window_size", Int(1))];
     let tokens = || X(&[1, 1, 2, 4], &[0.5; 8]);
-    let message = outcome("Attention", &window, &[tokens(), tokens(), tokens()], 1, 24);
+    let message = run_operator("Attention", &window, &[tokens(), tokens(), tokens()], 1, 24);
     assert!(message.contains("attribute `left_window_size` is not one of Attention in version 24"), "{message}");
     let message = refusal("Softmax", &[("axis", Text("1"))], 20);
     assert!(message.ends_with("attribute `axis` of Softmax must be an integer, not a text"), "{message}");
@@ -57,7 +57,7 @@ fn attributes_of_later_versions_and_of_other_kinds_are_refused() {
 }
 
 #[test]
-fn operators_of_newer_versions_and_before_their_first_are_refused_by_name() {
+fn operators_outside_their_opset_range_are_refused_by_name() {
     let message = refusal("Softmax", &[], 29);
     assert!(message.starts_with("node `y0` (Softmax): not supported: operator Softmax of version 29"), "{message}");
     assert!(message.contains("opset_version=28"), "{message}");
@@ -66,10 +66,10 @@ fn operators_of_newer_versions_and_before_their_first_are_refused_by_name() {
 }
 
 #[test]
-fn operands_and_results_that_the_operator_does_not_have_are_refused() {
+fn extra_operands_and_results_are_refused() {
     let x = || X(&[2], &[1.0, 2.0]);
-    let message = outcome("Relu", &[], &[x(), x()], 1, 20);
+    let message = run_operator("Relu", &[], &[x(), x()], 1, 20);
     assert!(message.ends_with("Relu of version 20 has at most 1 operands, not 2"), "{message}");
-    let message = outcome("Relu", &[], &[x()], 2, 20);
+    let message = run_operator("Relu", &[], &[x()], 2, 20);
     assert!(message.ends_with("Relu of version 20 has at most 1 results, not 2"), "{message}");
 }

@@ -1,26 +1,26 @@
 //! Exact means over the part of a dataset that is held out.
 
-use super::means::Means;
-use super::run::{STEPS_PER_BOUNDARY, read_scalars};
+use super::training_run::{STEPS_PER_BOUNDARY, read_scalars};
+use super::weighted_means::WeightedMeans;
 use super::{Feed, Fit};
 use crate::dataset::Batches;
 use crate::error::Result;
 use crate::graph::Executable;
 
 /// The held-out parts of all feeds.
-pub(super) struct Validation<'a>(Vec<Part<'a>>);
+pub(super) struct HeldOutValidation<'a>(Vec<HeldOutSplit<'a>>);
 
-impl<'a> Validation<'a> {
+impl<'a> HeldOutValidation<'a> {
     /// None where no feed has a part held out.
     pub(super) fn new(fit: &Fit<'_>, feeds: &'a [Feed<'a>]) -> Result<Option<Self>> {
         let parts = feeds.iter().filter_map(|feed| Some((feed, feed.held_out.as_ref()?)));
-        let parts: Vec<_> = parts.map(|(feed, split)| Part::new(fit, feed, split)).collect::<Result<_>>()?;
+        let parts: Vec<_> = parts.map(|(feed, split)| HeldOutSplit::new(fit, feed, split)).collect::<Result<_>>()?;
         Ok(if parts.is_empty() { None } else { Some(Self(parts)) })
     }
 
     /// The mean of every output over all items, each item counted once. `boundary` is called now and then.
     pub(super) fn run(&self, boundary: impl Fn() -> Result<()>) -> Result<Vec<(String, f64)>> {
-        let mut means = Means::default();
+        let mut means = WeightedMeans::default();
         for part in &self.0 {
             part.run(&mut means, &boundary)?;
         }
@@ -29,7 +29,7 @@ impl<'a> Validation<'a> {
 }
 
 /// The held-out part of a feed, and graphs that evaluate it.
-struct Part<'a> {
+struct HeldOutSplit<'a> {
     feed: &'a Feed<'a>,
     split: &'a String,
     /// None where the part is smaller than a batch.
@@ -38,7 +38,7 @@ struct Part<'a> {
     last: Option<(u32, Executable)>,
 }
 
-impl<'a> Part<'a> {
+impl<'a> HeldOutSplit<'a> {
     fn new(fit: &Fit<'_>, feed: &'a Feed<'a>, split: &'a String) -> Result<Self> {
         let items = feed.dataset.count(Some(split))?;
         let batch = u64::from(feed.batch);
@@ -50,7 +50,7 @@ impl<'a> Part<'a> {
         Ok(Self { feed, split, full, last })
     }
 
-    fn run(&self, means: &mut Means, boundary: impl Fn() -> Result<()>) -> Result<()> {
+    fn run(&self, means: &mut WeightedMeans, boundary: impl Fn() -> Result<()>) -> Result<()> {
         let batches = self.feed.batches(Some(self.split), None)?;
         if let Some(full) = &self.full {
             let mut left = batches.full_batches();
@@ -65,7 +65,7 @@ impl<'a> Part<'a> {
         self.add_last(&batches, means)
     }
 
-    fn add_last(&self, batches: &Batches, means: &mut Means) -> Result<()> {
+    fn add_last(&self, batches: &Batches, means: &mut WeightedMeans) -> Result<()> {
         let Some((size, last)) = &self.last else { return Ok(()) };
         let Some(batch) = batches.next_batch()? else { return Ok(()) };
         let outputs = last.dispatch(batch.iter().map(|field| (field.name.as_str(), &field.tensor)))?;

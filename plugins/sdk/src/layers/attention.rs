@@ -1,7 +1,7 @@
 //! Attention.
 
 use super::linear::Linear;
-use super::xavier;
+use super::xavier_uniform;
 use crate::bindings::tensors::DataType;
 use crate::error::{Error, Result};
 use crate::operand::Operand;
@@ -10,7 +10,7 @@ use crate::variables::Variables;
 
 /// Takes the place of scores that must not count. Not infinite, so that a query that may look nowhere gets a mean and
 /// not NaN.
-const HIDDEN: f64 = -1e9;
+const MASKED_SCORE: f64 = -1e9;
 
 /// `softmax(q kᵀ / sqrt(d)) v`: for each query a mean of the values, weighted by how well their keys fit.
 ///
@@ -28,21 +28,21 @@ pub fn scaled_dot_product_attention(
     causal: bool,
     padding: Option<&Operand>,
 ) -> Result<Operand> {
-    let [.., queries, width] = four(q, "queries")?;
-    let [batch, _, keys, _] = four(k, "keys")?;
+    let [.., queries, width] = four_dims(q, "queries")?;
+    let [batch, _, keys, _] = four_dims(k, "keys")?;
     // Scaled before the product, so that it stays small enough for float16.
     let scaled = q.mul_scalar(1.0 / f64::from(width.max(1)).sqrt())?;
     let mut scores = scaled.matmul(&k.transpose(&[0, 1, 3, 2])?)?.cast(DataType::Float32)?;
     let mut hidden = padding.map(|padding| padding.reshape(&[batch, 1, 1, keys])).transpose()?;
     if causal {
-        let later = later(q, queries, keys)?;
+        let later = causal_mask(q, queries, keys)?;
         hidden = Some(match hidden {
             Some(padding) => padding.logical_or(&later)?,
             None => later,
         });
     }
     if let Some(hidden) = hidden {
-        scores = hidden.choose(&scores.like(HIDDEN)?, &scores)?;
+        scores = hidden.where_cond(&scores.scalar_like(MASKED_SCORE)?, &scores)?;
     }
     scores.softmax(3)?.cast(v.descriptor().data_type)?.matmul(v)
 }
@@ -53,17 +53,17 @@ pub fn scaled_dot_product_attention(
 /// `Host`; `Built`.
 pub fn padding_mask(tokens: &Operand, padding: i32) -> Result<Operand> {
     let tokens = tokens.cast(DataType::Int32)?;
-    tokens.equal(&tokens.like(f64::from(padding))?)
+    tokens.equal(&tokens.scalar_like(f64::from(padding))?)
 }
 
 /// 1 where the key lies after the query. Shape: `uint8[queries, keys]`.
-fn later(any: &Operand, queries: u32, keys: u32) -> Result<Operand> {
+fn causal_mask(any: &Operand, queries: u32, keys: u32) -> Result<Operand> {
     let places = descriptor(DataType::Int32, [queries, keys]);
     let (query, key) = (any.graph().iota(&places, 0)?, any.graph().iota(&places, 1)?);
     key.greater(&query.add_scalar(f64::from(keys) - f64::from(queries))?)
 }
 
-fn four(operand: &Operand, what: &str) -> Result<[u32; 4]> {
+fn four_dims(operand: &Operand, what: &str) -> Result<[u32; 4]> {
     let shape = operand.shape();
     match shape[..] {
         [a, b, c, d] => Ok([a, b, c, d]),
@@ -92,8 +92,8 @@ impl MultiHeadAttention {
             let what = format!("the features of {heads} heads");
             return Err(Error::Shape { what, expected: "a multiple of the heads", given: vec![features] });
         }
-        let initial = xavier(features, features);
-        let map = |name| Linear::with_initial(&v.scope(name), features, features, &initial);
+        let initial = xavier_uniform(features, features);
+        let map = |name| Linear::with_initializer(&v.scope(name), features, features, &initial);
         Ok(Self { query: map("query")?, key: map("key")?, value: map("value")?, output: map("output")?, heads })
     }
 
@@ -104,16 +104,16 @@ impl MultiHeadAttention {
     ///
     /// # Errors
     /// `Shape`; `Host` if the shapes are others.
-    pub fn apply(&self, x: &Operand, memory: &Operand, causal: bool, padding: Option<&Operand>) -> Result<Operand> {
-        let q = self.split(&self.query.apply(x)?)?;
-        let k = self.split(&self.key.apply(memory)?)?;
-        let v = self.split(&self.value.apply(memory)?)?;
+    pub fn forward(&self, x: &Operand, memory: &Operand, causal: bool, padding: Option<&Operand>) -> Result<Operand> {
+        let q = self.split_heads(&self.query.forward(x)?)?;
+        let k = self.split_heads(&self.key.forward(memory)?)?;
+        let v = self.split_heads(&self.value.forward(memory)?)?;
         let found = scaled_dot_product_attention(&q, &k, &v, causal, padding)?;
-        self.output.apply(&found.transpose(&[0, 2, 1, 3])?.reshape(&x.shape())?)
+        self.output.forward(&found.transpose(&[0, 2, 1, 3])?.reshape(&x.shape())?)
     }
 
     /// Shape: `[batch, places, features]` -> `[batch, heads, places, features / heads]`.
-    fn split(&self, x: &Operand) -> Result<Operand> {
+    fn split_heads(&self, x: &Operand) -> Result<Operand> {
         let shape = x.shape();
         let [batch, places, features] = shape[..] else {
             let what = "what attends".to_owned();

@@ -1,6 +1,6 @@
 //! Convolutions.
 
-use super::fan_in;
+use super::fan_in_uniform;
 use crate::bindings::graphs::{Conv2dOptions, ConvTranspose2dOptions};
 use crate::error::Result;
 use crate::operand::Operand;
@@ -30,8 +30,8 @@ impl Conv2d {
     /// # Errors
     /// `Host` if the variables exist with other shapes.
     pub fn grouped(v: &Variables, channels: (u32, u32), filter: [u32; 2], groups: u32) -> Result<Self> {
-        let mut convolution = Self::weighted(v, channels, filter, groups)?;
-        let initial = fan_in(features(channels.0 / groups.max(1), filter));
+        let mut convolution = Self::init_weight(v, channels, filter, groups)?;
+        let initial = fan_in_uniform(fan_in_of(channels.0 / groups.max(1), filter));
         convolution.bias = Some(v.parameter("bias", &[channels.1], &initial)?);
         Ok(convolution)
     }
@@ -41,12 +41,12 @@ impl Conv2d {
     /// # Errors
     /// `Host` if the variable exists with another shape.
     pub fn without_bias(v: &Variables, channels: (u32, u32), filter: [u32; 2]) -> Result<Self> {
-        Self::weighted(v, channels, filter, 1)
+        Self::init_weight(v, channels, filter, 1)
     }
 
-    fn weighted(v: &Variables, channels: (u32, u32), filter: [u32; 2], groups: u32) -> Result<Self> {
+    fn init_weight(v: &Variables, channels: (u32, u32), filter: [u32; 2], groups: u32) -> Result<Self> {
         let (inputs, [height, width]) = (channels.0 / groups.max(1), filter);
-        let initial = fan_in(features(inputs, filter));
+        let initial = fan_in_uniform(fan_in_of(inputs, filter));
         let weight = v.parameter("weight", &[channels.1, inputs, height, width], &initial)?;
         Ok(Self { weight, bias: None, options: Conv2dOptions { groups: Some(groups), ..Conv2dOptions::default() } })
     }
@@ -76,7 +76,7 @@ impl Conv2d {
     ///
     /// # Errors
     /// `Host` if the shape is another.
-    pub fn apply(&self, x: &Operand) -> Result<Operand> {
+    pub fn forward(&self, x: &Operand) -> Result<Operand> {
         let weight = x.graph().variable(&self.weight)?;
         let bias = self.bias.as_ref().map(|bias| x.graph().variable(bias)).transpose()?;
         x.conv2d(&weight, bias.as_ref(), self.options)
@@ -100,7 +100,7 @@ impl ConvTranspose2d {
     pub fn new(v: &Variables, channels: (u32, u32), filter: [u32; 2]) -> Result<Self> {
         let [height, width] = filter;
         // As in PyTorch, whose fan in counts the weight's second dimension.
-        let initial = fan_in(features(channels.1, filter));
+        let initial = fan_in_uniform(fan_in_of(channels.1, filter));
         let weight = v.parameter("weight", &[channels.0, channels.1, height, width], &initial)?;
         let bias = v.parameter("bias", &[channels.1], &initial)?;
         Ok(Self { weight, bias, options: ConvTranspose2dOptions::default() })
@@ -132,12 +132,12 @@ impl ConvTranspose2d {
     ///
     /// # Errors
     /// `Host` if the shape is another.
-    pub fn apply(&self, x: &Operand) -> Result<Operand> {
+    pub fn forward(&self, x: &Operand) -> Result<Operand> {
         let (weight, bias) = (x.graph().variable(&self.weight)?, x.graph().variable(&self.bias)?);
         x.conv_transpose2d(&weight, Some(&bias), self.options)
     }
 }
 
-fn features(channels: u32, [height, width]: [u32; 2]) -> f64 {
+fn fan_in_of(channels: u32, [height, width]: [u32; 2]) -> f64 {
     f64::from(channels) * f64::from(height) * f64::from(width)
 }

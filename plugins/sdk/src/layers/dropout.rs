@@ -23,15 +23,15 @@ impl Dropout {
     ///
     /// # Errors
     /// `Host` if the operand is not float; `Built`.
-    pub fn apply(&self, x: &Operand) -> Result<Operand> {
+    pub fn forward(&self, x: &Operand) -> Result<Operand> {
         if !x.graph().training() || self.rate <= 0.0 {
             return Ok(x.clone());
         }
         let (key, stream) = x.graph().random_stream(&self.variables)?;
         let number = x.graph().random_uniform(&x.shape(), &key, stream)?;
-        let dropped = number.lesser(&number.like(self.rate)?)?;
+        let dropped = number.lesser(&number.scalar_like(self.rate)?)?;
         // A rate of 1 leaves nothing to scale.
         let kept = x.mul_scalar(1.0 / (1.0 - self.rate).max(f64::EPSILON))?;
-        dropped.choose(&x.like(0.0)?, &kept)
+        dropped.where_cond(&x.scalar_like(0.0)?, &kept)
     }
 }

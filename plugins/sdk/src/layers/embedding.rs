@@ -19,14 +19,14 @@ impl Embedding {
     /// # Errors
     /// `Host` if the variable exists with another shape.
     pub fn new(v: &Variables, count: u32, features: u32) -> Result<Self> {
-        Self::with_deviation(v, count, features, 1.0)
+        Self::with_std(v, count, features, 1.0)
     }
 
     /// A table whose elements begin normal with that standard deviation.
     ///
     /// # Errors
     /// `Host` if the variable exists with another shape.
-    pub fn with_deviation(v: &Variables, count: u32, features: u32, deviation: f32) -> Result<Self> {
+    pub fn with_std(v: &Variables, count: u32, features: u32, deviation: f32) -> Result<Self> {
         let weight = v.parameter("weight", &[count, features], &Initializer::Normal((0.0, deviation)))?;
         Ok(Self { weight })
     }
@@ -35,7 +35,7 @@ impl Embedding {
     ///
     /// # Errors
     /// `Host` if the operand is no integer.
-    pub fn apply(&self, indices: &Operand) -> Result<Operand> {
+    pub fn forward(&self, indices: &Operand) -> Result<Operand> {
         indices.graph().variable(&self.weight)?.gather(indices, 0)
     }
 
@@ -51,11 +51,11 @@ impl Embedding {
 
 /// A learnt vector for each place in a sequence. Variable: `weight` `[length, features]`.
 #[derive(Debug, Clone)]
-pub struct LearnedPositions {
+pub struct PositionEmbedding {
     weight: Variable,
 }
 
-impl LearnedPositions {
+impl PositionEmbedding {
     /// Vectors for sequences of up to `length` places, normal at first with a standard deviation of 0.02.
     ///
     /// # Errors
@@ -69,8 +69,8 @@ impl LearnedPositions {
     ///
     /// # Errors
     /// `Shape` if there are fewer than two dimensions; `Host` if there are too many places or other features.
-    pub fn apply(&self, x: &Operand) -> Result<Operand> {
-        let [places, features] = places(x)?;
+    pub fn forward(&self, x: &Operand) -> Result<Operand> {
+        let [places, features] = sequence_dims(x)?;
         x.add(&x.graph().variable(&self.weight)?.slice(&[0, 0], &[places, features])?)
     }
 }
@@ -82,18 +82,18 @@ impl LearnedPositions {
 ///
 /// # Errors
 /// `Shape` if there are fewer than two dimensions; `Host`; `Built`.
-pub fn sinusoids(x: &Operand) -> Result<Operand> {
-    let [places, features] = places(x)?;
-    let table = constant(x.graph(), places, features)?;
+pub fn sinusoidal_position_encoding(x: &Operand) -> Result<Operand> {
+    let [places, features] = sequence_dims(x)?;
+    let table = sinusoid_constant(x.graph(), places, features)?;
     x.add(&table.cast(x.descriptor().data_type)?)
 }
 
-fn constant(graph: &Graph, places: u32, features: u32) -> Result<Operand> {
-    graph.constant_f32(&[places, features], &table(places, features))
+fn sinusoid_constant(graph: &Graph, places: u32, features: u32) -> Result<Operand> {
+    graph.constant_f32(&[places, features], &sinusoid_table(places, features))
 }
 
 /// The sinusoids' table, row-major.
-fn table(places: u32, features: u32) -> Vec<f32> {
+fn sinusoid_table(places: u32, features: u32) -> Vec<f32> {
     let element = |place: u32, feature: u32| {
         let exponent = f64::from(feature - feature % 2) / f64::from(features);
         let angle = f64::from(place) / 10_000_f64.powf(exponent);
@@ -102,7 +102,7 @@ fn table(places: u32, features: u32) -> Vec<f32> {
     (0..places).flat_map(|place| (0..features).map(move |feature| element(place, feature))).collect()
 }
 
-fn places(x: &Operand) -> Result<[u32; 2]> {
+fn sequence_dims(x: &Operand) -> Result<[u32; 2]> {
     let shape = x.shape();
     match shape[..] {
         [.., places, features] => Ok([places, features]),
@@ -118,8 +118,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sinusoids_have_the_papers_values() {
-        let table = table(3, 4);
+    fn the_sinusoid_table_matches_the_paper() {
+        let table = sinusoid_table(3, 4);
         assert_eq!(table[..4], [0.0, 1.0, 0.0, 1.0]);
         let expected = [2.0_f64.sin(), 2.0_f64.cos(), 0.02_f64.sin(), 0.02_f64.cos()];
         for (got, expected) in table[8..].iter().zip(expected) {

@@ -1,6 +1,6 @@
 //! Linear maps.
 
-use super::fan_in;
+use super::fan_in_uniform;
 use crate::bindings::variables::Initializer;
 use crate::error::Result;
 use crate::operand::Operand;
@@ -19,7 +19,7 @@ impl Linear {
     /// # Errors
     /// `Host` if the variables exist with other shapes.
     pub fn new(v: &Variables, inputs: u32, outputs: u32) -> Result<Self> {
-        let initial = fan_in(f64::from(inputs));
+        let initial = fan_in_uniform(f64::from(inputs));
         let weight = v.parameter("weight", &[inputs, outputs], &initial)?;
         let bias = Some(v.parameter("bias", &[outputs], &initial)?);
         Ok(Self { weight, bias })
@@ -29,7 +29,7 @@ impl Linear {
     ///
     /// # Errors
     /// `Host` if the variables exist with other shapes.
-    pub fn with_initial(v: &Variables, inputs: u32, outputs: u32, initial: &Initializer) -> Result<Self> {
+    pub fn with_initializer(v: &Variables, inputs: u32, outputs: u32, initial: &Initializer) -> Result<Self> {
         let weight = v.parameter("weight", &[inputs, outputs], initial)?;
         let bias = Some(v.parameter("bias", &[outputs], &Initializer::Zeros)?);
         Ok(Self { weight, bias })
@@ -40,7 +40,7 @@ impl Linear {
     /// # Errors
     /// `Host` if the variable exists with another shape.
     pub fn without_bias(v: &Variables, inputs: u32, outputs: u32) -> Result<Self> {
-        let weight = v.parameter("weight", &[inputs, outputs], &fan_in(f64::from(inputs)))?;
+        let weight = v.parameter("weight", &[inputs, outputs], &fan_in_uniform(f64::from(inputs)))?;
         Ok(Self { weight, bias: None })
     }
 
@@ -48,7 +48,7 @@ impl Linear {
     ///
     /// # Errors
     /// `Host` if the shape is another.
-    pub fn apply(&self, x: &Operand) -> Result<Operand> {
+    pub fn forward(&self, x: &Operand) -> Result<Operand> {
         let y = x.matmul(&x.graph().variable(&self.weight)?)?;
         match &self.bias {
             Some(bias) => y.add(&x.graph().variable(bias)?),

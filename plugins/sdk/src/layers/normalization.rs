@@ -30,15 +30,16 @@ impl LayerNorm {
     ///
     /// # Errors
     /// `Shape` for a scalar; `Host` if there are other features.
-    pub fn apply(&self, x: &Operand) -> Result<Operand> {
+    pub fn forward(&self, x: &Operand) -> Result<Operand> {
         let shape = x.shape();
         let Some(last) = shape.len().checked_sub(1) else {
             let what = "what is normalised".to_owned();
             return Err(Error::Shape { what, expected: "of at least one dimension", given: shape });
         };
-        let [scale, bias] = [&self.scale, &self.bias].map(|variable| wide(x.graph().variable(variable)?));
-        let y = wide(x.clone())?.layer_normalization(Some(&scale?), Some(&bias?), &[last as u32], self.epsilon)?;
-        as_before(&y, x)
+        let [scale, bias] = [&self.scale, &self.bias].map(|variable| to_float32(x.graph().variable(variable)?));
+        let y =
+            to_float32(x.clone())?.layer_normalization(Some(&scale?), Some(&bias?), &[last as u32], self.epsilon)?;
+        cast_like(&y, x)
     }
 }
 
@@ -85,21 +86,21 @@ impl BatchNorm {
     ///
     /// # Errors
     /// `Host` if there are other channels, or a training graph applies it twice.
-    pub fn apply(&self, x: &Operand) -> Result<Operand> {
+    pub fn forward(&self, x: &Operand) -> Result<Operand> {
         let graph = x.graph();
-        let wide_x = wide(x.clone())?;
+        let wide_x = to_float32(x.clone())?;
         let [mean, variance] = if graph.training() {
-            self.learn(&wide_x)?
+            self.update_statistics(&wide_x)?
         } else {
             [graph.variable(&self.mean)?, graph.variable(&self.variance)?]
         };
-        let [scale, bias] = [&self.scale, &self.bias].map(|variable| wide(graph.variable(variable)?));
+        let [scale, bias] = [&self.scale, &self.bias].map(|variable| to_float32(graph.variable(variable)?));
         let y = wide_x.batch_normalization([&mean, &variance], Some(&scale?), Some(&bias?), 1, self.epsilon)?;
-        as_before(&y, x)
+        cast_like(&y, x)
     }
 
     /// The batch's mean and variance, towards which the statistics move.
-    fn learn(&self, x: &Operand) -> Result<[Operand; 2]> {
+    fn update_statistics(&self, x: &Operand) -> Result<[Operand; 2]> {
         let graph = x.graph();
         let shape = x.shape();
         let axes: Vec<u32> = (0..shape.len() as u32).filter(|axis| *axis != 1).collect();
@@ -119,7 +120,7 @@ impl BatchNorm {
 }
 
 /// As `float32`.
-fn wide(x: Operand) -> Result<Operand> {
+fn to_float32(x: Operand) -> Result<Operand> {
     match x.descriptor().data_type {
         DataType::Float32 => Ok(x),
         _ => x.cast(DataType::Float32),
@@ -127,7 +128,7 @@ fn wide(x: Operand) -> Result<Operand> {
 }
 
 /// In the data type of `x`.
-fn as_before(y: &Operand, x: &Operand) -> Result<Operand> {
+fn cast_like(y: &Operand, x: &Operand) -> Result<Operand> {
     match x.descriptor().data_type {
         DataType::Float32 => Ok(y.clone()),
         before => y.cast(before),

@@ -16,6 +16,6 @@ impl Operand {
     /// # Errors
     /// `Host`; `Built`.
     pub fn gemm(&self, b: &Self, c: Option<&Self>, options: GemmOptions) -> Result<Self> {
-        self.graph.make(|builder| builder.gemm(&self.raw, &b.raw, c.map(Self::raw), options))
+        self.graph.add_operand(|builder| builder.gemm(&self.raw, &b.raw, c.map(Self::raw), options))
     }
 }

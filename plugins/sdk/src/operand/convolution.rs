@@ -11,7 +11,7 @@ impl Operand {
     /// # Errors
     /// `Host`; `Built`.
     pub fn conv2d(&self, filter: &Self, bias: Option<&Self>, options: Conv2dOptions) -> Result<Self> {
-        self.graph.make(|builder| builder.conv2d(&self.raw, &filter.raw, bias.map(Self::raw), options))
+        self.graph.add_operand(|builder| builder.conv2d(&self.raw, &filter.raw, bias.map(Self::raw), options))
     }
 
     /// The adjoint of a convolution in its input, with `bias` one number an output channel.
@@ -24,7 +24,7 @@ impl Operand {
         bias: Option<&Self>,
         options: ConvTranspose2dOptions,
     ) -> Result<Self> {
-        self.graph.make(|builder| builder.conv_transpose2d(&self.raw, &filter.raw, bias.map(Self::raw), options))
+        self.graph.add_operand(|builder| builder.conv_transpose2d(&self.raw, &filter.raw, bias.map(Self::raw), options))
     }
 
     /// Two axes of a four-dimensional operand resized.
@@ -32,6 +32,6 @@ impl Operand {
     /// # Errors
     /// `Host`; `Built`.
     pub fn resample2d(&self, options: Resample2dOptions) -> Result<Self> {
-        self.graph.make(|builder| builder.resample2d(&self.raw, options))
+        self.graph.add_operand(|builder| builder.resample2d(&self.raw, options))
     }
 }

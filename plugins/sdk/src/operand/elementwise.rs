@@ -62,7 +62,7 @@ impl Operand {
     /// # Errors
     /// `Built`.
     pub fn cast(&self, data_type: DataType) -> Result<Self> {
-        self.graph.make(|builder| builder.cast(&self.raw, data_type))
+        self.graph.add_operand(|builder| builder.cast(&self.raw, data_type))
     }
 
     /// Limited to `[min, max]`; none is no limit.
@@ -70,7 +70,7 @@ impl Operand {
     /// # Errors
     /// `Host`; `Built`.
     pub fn clamp(&self, min: Option<f64>, max: Option<f64>) -> Result<Self> {
-        self.graph.make(|builder| builder.clamp(&self.raw, min, max))
+        self.graph.add_operand(|builder| builder.clamp(&self.raw, min, max))
     }
 
     /// `x` where positive, else `alpha * (exp(x) - 1)`.
@@ -78,7 +78,7 @@ impl Operand {
     /// # Errors
     /// `Host`; `Built`.
     pub fn elu(&self, alpha: f32) -> Result<Self> {
-        self.graph.make(|builder| builder.elu(&self.raw, alpha))
+        self.graph.add_operand(|builder| builder.elu(&self.raw, alpha))
     }
 
     /// `x` where positive, else `alpha * x`.
@@ -86,7 +86,7 @@ impl Operand {
     /// # Errors
     /// `Host`; `Built`.
     pub fn leaky_relu(&self, alpha: f32) -> Result<Self> {
-        self.graph.make(|builder| builder.leaky_relu(&self.raw, alpha))
+        self.graph.add_operand(|builder| builder.leaky_relu(&self.raw, alpha))
     }
 
     /// `clamp(alpha * x + beta, 0, 1)`.
@@ -94,7 +94,7 @@ impl Operand {
     /// # Errors
     /// `Host`; `Built`.
     pub fn hard_sigmoid(&self, alpha: f32, beta: f32) -> Result<Self> {
-        self.graph.make(|builder| builder.hard_sigmoid(&self.raw, alpha, beta))
+        self.graph.add_operand(|builder| builder.hard_sigmoid(&self.raw, alpha, beta))
     }
 
     /// `alpha * x + beta`.
@@ -102,7 +102,7 @@ impl Operand {
     /// # Errors
     /// `Host`; `Built`.
     pub fn linear(&self, alpha: f32, beta: f32) -> Result<Self> {
-        self.graph.make(|builder| builder.linear(&self.raw, alpha, beta))
+        self.graph.add_operand(|builder| builder.linear(&self.raw, alpha, beta))
     }
 }
 
@@ -150,7 +150,7 @@ impl Operand {
     /// # Errors
     /// `Built`.
     pub fn add_scalar(&self, value: f64) -> Result<Self> {
-        self.add(&self.like(value)?)
+        self.add(&self.scalar_like(value)?)
     }
 
     /// `self * value`.
@@ -158,7 +158,7 @@ impl Operand {
     /// # Errors
     /// `Built`.
     pub fn mul_scalar(&self, value: f64) -> Result<Self> {
-        self.mul(&self.like(value)?)
+        self.mul(&self.scalar_like(value)?)
     }
 
     /// `self / value`.
@@ -166,15 +166,15 @@ impl Operand {
     /// # Errors
     /// `Built`.
     pub fn div_scalar(&self, value: f64) -> Result<Self> {
-        self.div(&self.like(value)?)
+        self.div(&self.scalar_like(value)?)
     }
 
     /// Where `self` (`uint8`) is not 0 `yes`, else `no`.
     ///
     /// # Errors
     /// `Host`; `Built`.
-    pub fn choose(&self, yes: &Self, no: &Self) -> Result<Self> {
-        self.graph.make(|builder| builder.where_(&self.raw, &yes.raw, &no.raw))
+    pub fn where_cond(&self, yes: &Self, no: &Self) -> Result<Self> {
+        self.graph.add_operand(|builder| builder.where_(&self.raw, &yes.raw, &no.raw))
     }
 
     /// `(self - zero_point) * scale`, in the scale's data type. Both are repeated in blocks: each of their dimensions
@@ -183,7 +183,7 @@ impl Operand {
     /// # Errors
     /// `Host`; `Built`.
     pub fn dequantize_linear(&self, scale: &Self, zero_point: &Self) -> Result<Self> {
-        self.graph.make(|builder| builder.dequantize_linear(&self.raw, &scale.raw, &zero_point.raw))
+        self.graph.add_operand(|builder| builder.dequantize_linear(&self.raw, &scale.raw, &zero_point.raw))
     }
 
     /// `self / scale + zero_point`, rounded to the nearest, ties to even, and limited to the zero point's data type
@@ -192,11 +192,11 @@ impl Operand {
     /// # Errors
     /// `Host`; `Built`.
     pub fn quantize_linear(&self, scale: &Self, zero_point: &Self) -> Result<Self> {
-        self.graph.make(|builder| builder.quantize_linear(&self.raw, &scale.raw, &zero_point.raw))
+        self.graph.add_operand(|builder| builder.quantize_linear(&self.raw, &scale.raw, &zero_point.raw))
     }
 
     /// A scalar of this operand's data type.
-    pub(crate) fn like(&self, value: f64) -> Result<Self> {
+    pub(crate) fn scalar_like(&self, value: f64) -> Result<Self> {
         self.graph.scalar(self.descriptor().data_type, value)
     }
 }

@@ -13,7 +13,7 @@ impl Operand {
     /// # Errors
     /// `Host`; `Built`.
     pub fn gather(&self, indices: &Self, axis: u32) -> Result<Self> {
-        self.graph.make(|builder| builder.gather(&self.raw, &indices.raw, axis))
+        self.graph.add_operand(|builder| builder.gather(&self.raw, &indices.raw, axis))
     }
 
     /// Along `axis` the element that the index in the same place names. Ranks are equal.
@@ -23,7 +23,7 @@ impl Operand {
     /// # Errors
     /// `Host`; `Built`.
     pub fn gather_elements(&self, indices: &Self, axis: u32) -> Result<Self> {
-        self.graph.make(|builder| builder.gather_elements(&self.raw, &indices.raw, axis))
+        self.graph.add_operand(|builder| builder.gather_elements(&self.raw, &indices.raw, axis))
     }
 
     /// The last dimension of `indices` names places along the first axes.
@@ -33,7 +33,7 @@ impl Operand {
     /// # Errors
     /// `Host`; `Built`.
     pub fn gather_nd(&self, indices: &Self) -> Result<Self> {
-        self.graph.make(|builder| builder.gather_nd(&self.raw, &indices.raw))
+        self.graph.add_operand(|builder| builder.gather_nd(&self.raw, &indices.raw))
     }
 
     /// The operand, with each of `updates` combined into the place that [`Operand::gather_elements`] would read.
@@ -47,7 +47,8 @@ impl Operand {
         axis: u32,
         reduction: ScatterReduction,
     ) -> Result<Self> {
-        self.graph.make(|builder| builder.scatter_elements(&self.raw, &indices.raw, &updates.raw, axis, reduction))
+        self.graph
+            .add_operand(|builder| builder.scatter_elements(&self.raw, &indices.raw, &updates.raw, axis, reduction))
     }
 
     /// The operand, with each of `updates` combined into the place that [`Operand::gather_nd`] would read.
@@ -55,7 +56,7 @@ impl Operand {
     /// # Errors
     /// `Host`; `Built`.
     pub fn scatter_nd(&self, indices: &Self, updates: &Self, reduction: ScatterReduction) -> Result<Self> {
-        self.graph.make(|builder| builder.scatter_nd(&self.raw, &indices.raw, &updates.raw, reduction))
+        self.graph.add_operand(|builder| builder.scatter_nd(&self.raw, &indices.raw, &updates.raw, reduction))
     }
 
     /// `self` are indices: 1 at the index and 0 elsewhere, along a new last dimension of size `depth`.
@@ -63,6 +64,6 @@ impl Operand {
     /// # Errors
     /// `Host`; `Built`.
     pub fn one_hot(&self, depth: u32, data_type: DataType) -> Result<Self> {
-        self.graph.make(|builder| builder.one_hot(&self.raw, depth, data_type))
+        self.graph.add_operand(|builder| builder.one_hot(&self.raw, depth, data_type))
     }
 }

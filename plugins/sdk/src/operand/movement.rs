@@ -12,7 +12,7 @@ impl Operand {
     /// # Errors
     /// `Host`; `Built`.
     pub fn reshape(&self, shape: &[u32]) -> Result<Self> {
-        self.graph.make(|builder| builder.reshape(&self.raw, shape))
+        self.graph.add_operand(|builder| builder.reshape(&self.raw, shape))
     }
 
     /// Dimensions from `axis` on made one: `[b, c, h, w]` and 1 give `[b, c * h * w]`.
@@ -36,7 +36,7 @@ impl Operand {
     /// # Errors
     /// `Host`; `Built`.
     pub fn transpose(&self, permutation: &[u32]) -> Result<Self> {
-        self.graph.make(|builder| builder.transpose(&self.raw, Some(permutation)))
+        self.graph.add_operand(|builder| builder.transpose(&self.raw, Some(permutation)))
     }
 
     /// Dimensions of size 1 repeated, aligned at the last dimension.
@@ -44,7 +44,7 @@ impl Operand {
     /// # Errors
     /// `Host`; `Built`.
     pub fn expand(&self, shape: &[u32]) -> Result<Self> {
-        self.graph.make(|builder| builder.expand(&self.raw, shape))
+        self.graph.add_operand(|builder| builder.expand(&self.raw, shape))
     }
 
     /// `sizes[i]` elements from `starts[i]` along each axis.
@@ -52,7 +52,7 @@ impl Operand {
     /// # Errors
     /// `Host`; `Built`.
     pub fn slice(&self, starts: &[u32], sizes: &[u32]) -> Result<Self> {
-        self.graph.make(|builder| builder.slice(&self.raw, starts, sizes, None))
+        self.graph.add_operand(|builder| builder.slice(&self.raw, starts, sizes, None))
     }
 
     /// Every `strides[i]`-th element of windows of `sizes[i]` elements from `starts[i]` along each axis.
@@ -60,7 +60,7 @@ impl Operand {
     /// # Errors
     /// `Host`; `Built`.
     pub fn slice_strided(&self, starts: &[u32], sizes: &[u32], strides: &[u32]) -> Result<Self> {
-        self.graph.make(|builder| builder.slice(&self.raw, starts, sizes, Some(strides)))
+        self.graph.add_operand(|builder| builder.slice(&self.raw, starts, sizes, Some(strides)))
     }
 
     /// Cut along `axis` into parts of these sizes.
@@ -68,7 +68,7 @@ impl Operand {
     /// # Errors
     /// `Host`; `Built`.
     pub fn split(&self, sizes: &[u32], axis: u32) -> Result<Vec<Self>> {
-        self.graph.make_many(|builder| builder.split(&self.raw, sizes, axis))
+        self.graph.add_operands(|builder| builder.split(&self.raw, sizes, axis))
     }
 
     /// Elements added before and after along each axis.
@@ -76,7 +76,7 @@ impl Operand {
     /// # Errors
     /// `Host`; `Built`.
     pub fn pad(&self, beginning: &[u32], ending: &[u32], mode: PaddingMode) -> Result<Self> {
-        self.graph.make(|builder| builder.pad(&self.raw, beginning, ending, mode))
+        self.graph.add_operand(|builder| builder.pad(&self.raw, beginning, ending, mode))
     }
 
     /// Order reversed along `axes`.
@@ -84,7 +84,7 @@ impl Operand {
     /// # Errors
     /// `Host`; `Built`.
     pub fn reverse(&self, axes: &[u32]) -> Result<Self> {
-        self.graph.make(|builder| builder.reverse(&self.raw, Some(axes)))
+        self.graph.add_operand(|builder| builder.reverse(&self.raw, Some(axes)))
     }
 
     /// Repeated as often as `repetitions` says along each axis.
@@ -92,7 +92,7 @@ impl Operand {
     /// # Errors
     /// `Host`; `Built`.
     pub fn tile(&self, repetitions: &[u32]) -> Result<Self> {
-        self.graph.make(|builder| builder.tile(&self.raw, repetitions))
+        self.graph.add_operand(|builder| builder.tile(&self.raw, repetitions))
     }
 
     /// Of the last two dimensions' matrices, what lies on and above the `diagonal`-th diagonal; zeros elsewhere. Diagonal
@@ -101,7 +101,7 @@ impl Operand {
     /// # Errors
     /// `Host`; `Built`.
     pub fn upper_triangular(&self, diagonal: i32) -> Result<Self> {
-        self.graph.make(|builder| builder.triangular(&self.raw, true, diagonal))
+        self.graph.add_operand(|builder| builder.triangular(&self.raw, true, diagonal))
     }
 
     /// Of the last two dimensions' matrices, what lies on and below the `diagonal`-th diagonal; zeros elsewhere. Diagonal
@@ -110,7 +110,7 @@ impl Operand {
     /// # Errors
     /// `Host`; `Built`.
     pub fn lower_triangular(&self, diagonal: i32) -> Result<Self> {
-        self.graph.make(|builder| builder.triangular(&self.raw, false, diagonal))
+        self.graph.add_operand(|builder| builder.triangular(&self.raw, false, diagonal))
     }
 }
 
@@ -124,5 +124,5 @@ pub fn concat(operands: &[&Operand], axis: u32) -> Result<Operand> {
         return Err(Error::Shape { what, expected: "at least one operand", given: Vec::new() });
     };
     let raw: Vec<&raw::Operand> = operands.iter().map(|operand| operand.raw()).collect();
-    first.graph.make(|builder| builder.concat(&raw, axis))
+    first.graph.add_operand(|builder| builder.concat(&raw, axis))
 }

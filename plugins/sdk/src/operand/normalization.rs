@@ -11,7 +11,7 @@ impl Operand {
     /// # Errors
     /// `Host`; `Built`.
     pub fn softmax(&self, axis: u32) -> Result<Self> {
-        self.graph.make(|builder| builder.softmax(&self.raw, axis))
+        self.graph.add_operand(|builder| builder.softmax(&self.raw, axis))
     }
 
     /// `(x - mean) / sqrt(variance + epsilon)` over `axes`, then scaled and shifted by operands with the dimensions of
@@ -27,7 +27,7 @@ impl Operand {
         epsilon: f32,
     ) -> Result<Self> {
         let (scale, bias) = (scale.map(Self::raw), bias.map(Self::raw));
-        self.graph.make(|builder| builder.layer_normalization(&self.raw, scale, bias, Some(axes), epsilon))
+        self.graph.add_operand(|builder| builder.layer_normalization(&self.raw, scale, bias, Some(axes), epsilon))
     }
 
     /// `(x - mean) / sqrt(variance + epsilon)` with `statistics` mean and variance, one number for each place along
@@ -45,7 +45,8 @@ impl Operand {
     ) -> Result<Self> {
         let [mean, variance] = statistics.map(Self::raw);
         let (scale, bias) = (scale.map(Self::raw), bias.map(Self::raw));
-        self.graph.make(|builder| builder.batch_normalization(&self.raw, mean, variance, scale, bias, axis, epsilon))
+        self.graph
+            .add_operand(|builder| builder.batch_normalization(&self.raw, mean, variance, scale, bias, axis, epsilon))
     }
 
     /// Each image's each channel normalised, then scaled and shifted by one number a channel.
@@ -60,7 +61,7 @@ impl Operand {
         layout: InputOperandLayout,
     ) -> Result<Self> {
         let (scale, bias) = (scale.map(Self::raw), bias.map(Self::raw));
-        self.graph.make(|builder| builder.instance_normalization(&self.raw, scale, bias, epsilon, layout))
+        self.graph.add_operand(|builder| builder.instance_normalization(&self.raw, scale, bias, epsilon, layout))
     }
 
     binary! {

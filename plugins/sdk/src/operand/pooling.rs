@@ -11,7 +11,7 @@ impl Operand {
     /// # Errors
     /// `Host`; `Built`.
     pub fn max_pool2d(&self, window: [u32; 2]) -> Result<Self> {
-        self.max_pool2d_with(side_by_side(window))
+        self.max_pool2d_with(non_overlapping(window))
     }
 
     /// The largest of each window.
@@ -19,7 +19,7 @@ impl Operand {
     /// # Errors
     /// `Host`; `Built`.
     pub fn max_pool2d_with(&self, options: Pool2dOptions) -> Result<Self> {
-        self.graph.make(|builder| builder.max_pool2d(&self.raw, options))
+        self.graph.add_operand(|builder| builder.max_pool2d(&self.raw, options))
     }
 
     /// The mean of each window of `[height, width]`, windows side by side.
@@ -27,7 +27,7 @@ impl Operand {
     /// # Errors
     /// `Host`; `Built`.
     pub fn average_pool2d(&self, window: [u32; 2]) -> Result<Self> {
-        self.average_pool2d_with(side_by_side(window))
+        self.average_pool2d_with(non_overlapping(window))
     }
 
     /// The mean of each window, padding not counted.
@@ -35,7 +35,7 @@ impl Operand {
     /// # Errors
     /// `Host`; `Built`.
     pub fn average_pool2d_with(&self, options: Pool2dOptions) -> Result<Self> {
-        self.graph.make(|builder| builder.average_pool2d(&self.raw, options))
+        self.graph.add_operand(|builder| builder.average_pool2d(&self.raw, options))
     }
 
     /// The square root of the sum of squares of each window of `[height, width]`, windows side by side.
@@ -43,7 +43,7 @@ impl Operand {
     /// # Errors
     /// `Host`; `Built`.
     pub fn l2_pool2d(&self, window: [u32; 2]) -> Result<Self> {
-        self.l2_pool2d_with(side_by_side(window))
+        self.l2_pool2d_with(non_overlapping(window))
     }
 
     /// The square root of the sum of squares of each window.
@@ -51,11 +51,11 @@ impl Operand {
     /// # Errors
     /// `Host`; `Built`.
     pub fn l2_pool2d_with(&self, options: Pool2dOptions) -> Result<Self> {
-        self.graph.make(|builder| builder.l2_pool2d(&self.raw, options))
+        self.graph.add_operand(|builder| builder.l2_pool2d(&self.raw, options))
     }
 }
 
-fn side_by_side([height, width]: [u32; 2]) -> Pool2dOptions {
+fn non_overlapping([height, width]: [u32; 2]) -> Pool2dOptions {
     let window = Some((height, width));
     Pool2dOptions { window_dimensions: window, strides: window, ..Pool2dOptions::default() }
 }

@@ -117,14 +117,14 @@ pub fn gru(
     recurrent_weight: &Operand,
     options: &GruOptions<'_>,
 ) -> Result<GruStates> {
-    let (steps, hidden) = (size(input, 3, 0)?, size(recurrent_weight, 3, 2)?);
+    let (steps, hidden) = (dimension(input, 3, 0)?, dimension(recurrent_weight, 3, 2)?);
     let mut results = input
         .graph
-        .make_many(|builder| {
+        .add_operands(|builder| {
             builder.gru(&input.raw, &weight.raw, &recurrent_weight.raw, steps, hidden, &options.raw())
         })?
         .into_iter();
-    let hidden = results.next().ok_or_else(|| missing("gru"))?;
+    let hidden = results.next().ok_or_else(|| missing_output("gru"))?;
     Ok(GruStates { hidden, sequence: results.next() })
 }
 
@@ -139,8 +139,8 @@ pub fn gru_cell(
     hidden_state: &Operand,
     options: &GruOptions<'_>,
 ) -> Result<Operand> {
-    let hidden = size(hidden_state, 2, 1)?;
-    input.graph.make(|builder| {
+    let hidden = dimension(hidden_state, 2, 1)?;
+    input.graph.add_operand(|builder| {
         builder.gru_cell(&input.raw, &weight.raw, &recurrent_weight.raw, &hidden_state.raw, hidden, &options.raw())
     })
 }
@@ -158,8 +158,8 @@ pub fn lstm(
     recurrent_weight: &Operand,
     options: &LstmOptions<'_>,
 ) -> Result<LstmStates> {
-    let (steps, hidden) = (size(input, 3, 0)?, size(recurrent_weight, 3, 2)?);
-    let results = input.graph.make_many(|builder| {
+    let (steps, hidden) = (dimension(input, 3, 0)?, dimension(recurrent_weight, 3, 2)?);
+    let results = input.graph.add_operands(|builder| {
         builder.lstm(&input.raw, &weight.raw, &recurrent_weight.raw, steps, hidden, &options.raw())
     })?;
     lstm_states(results, "lstm")
@@ -176,9 +176,9 @@ pub fn lstm_cell(
     states: [&Operand; 2],
     options: &LstmOptions<'_>,
 ) -> Result<LstmStates> {
-    let hidden = size(states[0], 2, 1)?;
+    let hidden = dimension(states[0], 2, 1)?;
     let [before, cell] = states.map(Operand::raw);
-    let results = input.graph.make_many(|builder| {
+    let results = input.graph.add_operands(|builder| {
         builder.lstm_cell(&input.raw, &weight.raw, &recurrent_weight.raw, before, cell, hidden, &options.raw())
     })?;
     lstm_states(results, "lstm-cell")
@@ -186,12 +186,12 @@ pub fn lstm_cell(
 
 fn lstm_states(results: Vec<Operand>, operator: &'static str) -> Result<LstmStates> {
     let mut results = results.into_iter();
-    let (Some(hidden), Some(cell)) = (results.next(), results.next()) else { return Err(missing(operator)) };
+    let (Some(hidden), Some(cell)) = (results.next(), results.next()) else { return Err(missing_output(operator)) };
     Ok(LstmStates { hidden, cell, sequence: results.next() })
 }
 
 /// The size of an operand of that rank along `axis`.
-fn size(operand: &Operand, rank: usize, axis: usize) -> Result<u32> {
+fn dimension(operand: &Operand, rank: usize, axis: usize) -> Result<u32> {
     let shape = operand.shape();
     if shape.len() == rank {
         return Ok(shape[axis]);
@@ -200,6 +200,6 @@ fn size(operand: &Operand, rank: usize, axis: usize) -> Result<u32> {
     Err(Error::Shape { what: "an operand of a recurrent network".to_owned(), expected, given: shape })
 }
 
-fn missing(operator: &'static str) -> Error {
+fn missing_output(operator: &'static str) -> Error {
     Error::NoSuch { what: "result", name: operator.to_owned(), known: Vec::new() }
 }

@@ -15,7 +15,7 @@ macro_rules! reduce {
         pub fn $name(&self, axes: &[u32], keep: bool) -> Result<Self> {
             let axes = if axes.is_empty() { None } else { Some(axes.to_vec()) };
             let options = ReduceOptions { axes, keep_dimensions: Some(keep) };
-            self.graph.make(|builder| builder.$name(&self.raw, &options))
+            self.graph.add_operand(|builder| builder.$name(&self.raw, &options))
         }
     )* };
 }
@@ -51,7 +51,7 @@ impl Operand {
     /// # Errors
     /// `Host`; `Built`.
     pub fn cumulative_sum(&self, axis: u32, exclusive: bool, reversed: bool) -> Result<Self> {
-        self.graph.make(|builder| builder.cumulative_sum(&self.raw, axis, exclusive, reversed))
+        self.graph.add_operand(|builder| builder.cumulative_sum(&self.raw, axis, exclusive, reversed))
     }
 
     /// The index of the largest element along `axis`, the first of equals; `int32`. The axis stays with size 1 where
@@ -60,7 +60,7 @@ impl Operand {
     /// # Errors
     /// `Host`; `Built`.
     pub fn arg_max(&self, axis: u32, keep: bool) -> Result<Self> {
-        self.graph.make(|builder| builder.arg_max(&self.raw, axis, keep))
+        self.graph.add_operand(|builder| builder.arg_max(&self.raw, axis, keep))
     }
 
     /// The index of the smallest element along `axis`, the first of equals; `int32`. The axis stays with size 1 where
@@ -69,6 +69,6 @@ impl Operand {
     /// # Errors
     /// `Host`; `Built`.
     pub fn arg_min(&self, axis: u32, keep: bool) -> Result<Self> {
-        self.graph.make(|builder| builder.arg_min(&self.raw, axis, keep))
+        self.graph.add_operand(|builder| builder.arg_min(&self.raw, axis, keep))
     }
 }

@@ -1,6 +1,6 @@
 //! Adam.
 
-use super::{LearningRate, Optimizer, Update, count_step, moment};
+use super::{LearningRateSchedule, Optimizer, Update, count_step, moment_variable};
 use crate::bindings::tensors::DataType;
 use crate::error::Result;
 use crate::graph::Graph;
@@ -12,7 +12,7 @@ use crate::variables::Variables;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Adam {
     /// How fast to learn.
-    pub rate: LearningRate,
+    pub learning_rate: LearningRateSchedule,
     /// How slowly the mean of the gradients changes.
     pub beta1: f64,
     /// How slowly the mean of their squares changes.
@@ -25,12 +25,12 @@ pub struct Adam {
 
 impl Adam {
     /// Adam with the paper's constants.
-    pub fn new(rate: impl Into<LearningRate>) -> Self {
-        Self { rate: rate.into(), beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weight_decay: 0.0 }
+    pub fn new(rate: impl Into<LearningRateSchedule>) -> Self {
+        Self { learning_rate: rate.into(), beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weight_decay: 0.0 }
     }
 
     /// AdamW: Adam with weight decay.
-    pub fn with_decay(rate: impl Into<LearningRate>, weight_decay: f64) -> Self {
+    pub fn with_weight_decay(rate: impl Into<LearningRateSchedule>, weight_decay: f64) -> Self {
         Self { weight_decay, ..Self::new(rate) }
     }
 }
@@ -38,7 +38,7 @@ impl Adam {
 impl Optimizer for Adam {
     fn step(&self, graph: &Graph, variables: &Variables, updates: &[Update]) -> Result<()> {
         let step = count_step(graph, variables)?;
-        let rate = self.rate.at(&step)?;
+        let rate = self.learning_rate.at(&step)?;
         // 1 / (1 - beta^t): what makes up for moments that begin at zero.
         let correction = |beta: f64| -> Result<Operand> {
             let power = graph.scalar(DataType::Float32, beta)?.pow(&step)?;
@@ -46,9 +46,10 @@ impl Optimizer for Adam {
         };
         let (correction1, correction2) = (correction(self.beta1)?, correction(self.beta2)?);
         for Update { variable, value, gradient } in updates {
-            let (first, second) = (moment(variables, "first", variable)?, moment(variables, "second", variable)?);
-            let mean = decayed(&graph.stored(&first)?, self.beta1, gradient)?;
-            let square = decayed(&graph.stored(&second)?, self.beta2, &gradient.mul(gradient)?)?;
+            let (first, second) =
+                (moment_variable(variables, "first", variable)?, moment_variable(variables, "second", variable)?);
+            let mean = exponential_average(&graph.stored(&first)?, self.beta1, gradient)?;
+            let square = exponential_average(&graph.stored(&second)?, self.beta2, &gradient.mul(gradient)?)?;
             graph.assign(&first, &mean)?;
             graph.assign(&second, &square)?;
             let scale = square.mul(&correction2)?.sqrt()?.add_scalar(self.epsilon)?;
@@ -63,6 +64,6 @@ impl Optimizer for Adam {
 }
 
 /// `beta * old + (1 - beta) * new`.
-fn decayed(old: &Operand, beta: f64, new: &Operand) -> Result<Operand> {
+fn exponential_average(old: &Operand, beta: f64, new: &Operand) -> Result<Operand> {
     old.mul_scalar(beta)?.add(&new.mul_scalar(1.0 - beta)?)
 }

@@ -1,14 +1,14 @@
 //! Muon.
 
-use super::{Adam, LearningRate, Optimizer, Update, count_step, moment};
+use super::{Adam, LearningRateSchedule, Optimizer, Update, count_step, moment_variable};
 use crate::error::Result;
 use crate::graph::Graph;
 use crate::operand::Operand;
 use crate::variables::Variables;
 
 /// The quintic that is iterated: it moves every singular value towards 1, fast rather than exactly.
-const QUINTIC: [f64; 3] = [3.4445, -4.7750, 2.0315];
-const ITERATIONS: usize = 5;
+const NEWTON_SCHULZ_COEFFICIENTS: [f64; 3] = [3.4445, -4.7750, 2.0315];
+const NEWTON_SCHULZ_ITERATIONS: usize = 5;
 
 /// Momentum made orthogonal, for matrices and the filters of convolutions; Adam for everything else.
 ///
@@ -18,21 +18,21 @@ const ITERATIONS: usize = 5;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Muon {
     /// How fast matrices learn.
-    pub rate: LearningRate,
+    pub learning_rate: LearningRateSchedule,
     /// How much of the last step's direction stays.
     pub momentum: f64,
     /// The share of a matrix that a step takes away, times the rate.
     pub weight_decay: f64,
     /// For everything else.
-    pub rest: Adam,
+    pub adam: Adam,
     /// Beginnings of the names of matrices that Adam trains.
     pub except: Vec<String>,
 }
 
 impl Muon {
-    /// Muon for matrices, at `rate` (0.02 is usual), with Nesterov's momentum of 0.95; `rest` for everything else.
-    pub fn new(rate: impl Into<LearningRate>, rest: Adam) -> Self {
-        Self { rate: rate.into(), momentum: 0.95, weight_decay: 0.0, rest, except: Vec::new() }
+    /// Muon for matrices, at `learning_rate` (0.02 is usual), with Nesterov's momentum of 0.95; `adam` for everything else.
+    pub fn new(rate: impl Into<LearningRateSchedule>, rest: Adam) -> Self {
+        Self { learning_rate: rate.into(), momentum: 0.95, weight_decay: 0.0, adam: rest, except: Vec::new() }
     }
 
     /// With Adam for the matrices whose names begin so.
@@ -42,7 +42,7 @@ impl Muon {
         self
     }
 
-    fn takes(&self, update: &Update) -> bool {
+    fn uses_muon(&self, update: &Update) -> bool {
         let excepted = self.except.iter().any(|beginning| update.variable.name().starts_with(beginning.as_str()));
         matches!(update.variable.descriptor().shape.len(), 2 | 4) && !excepted
     }
@@ -50,15 +50,15 @@ impl Muon {
 
 impl Optimizer for Muon {
     fn step(&self, graph: &Graph, variables: &Variables, updates: &[Update]) -> Result<()> {
-        let rate = self.rate.at(&count_step(graph, variables)?)?;
-        let (matrices, rest): (Vec<Update>, Vec<Update>) = updates.iter().cloned().partition(|it| self.takes(it));
-        self.rest.step(graph, variables, &rest)?;
+        let rate = self.learning_rate.at(&count_step(graph, variables)?)?;
+        let (matrices, rest): (Vec<Update>, Vec<Update>) = updates.iter().cloned().partition(|it| self.uses_muon(it));
+        self.adam.step(graph, variables, &rest)?;
         for Update { variable, value, gradient } in &matrices {
-            let velocity = moment(variables, "momentum", variable)?;
+            let velocity = moment_variable(variables, "momentum", variable)?;
             let next = graph.stored(&velocity)?.mul_scalar(self.momentum)?.add(gradient)?;
             graph.assign(&velocity, &next)?;
             let ahead = gradient.add(&next.mul_scalar(self.momentum)?)?;
-            let mut direction = orthogonal(&ahead)?;
+            let mut direction = orthogonalize(&ahead)?;
             if self.weight_decay != 0.0 {
                 direction = direction.add(&value.mul_scalar(self.weight_decay)?)?;
             }
@@ -71,7 +71,7 @@ impl Optimizer for Muon {
 /// The matrix with its singular values moved to about 1, made larger where it has more outputs than inputs.
 ///
 /// A filter `[out, in, height, width]` is taken as the matrix `[out, in * height * width]`; a matrix is `[in, out]`.
-fn orthogonal(gradient: &Operand) -> Result<Operand> {
+fn orthogonalize(gradient: &Operand) -> Result<Operand> {
     let shape = gradient.shape();
     let matrix = gradient.flatten(1)?;
     let [rows, columns] = [0, 1].map(|axis| matrix.shape().get(axis).copied().unwrap_or(1));
@@ -80,8 +80,8 @@ fn orthogonal(gradient: &Operand) -> Result<Operand> {
     // With a norm of at most 1 no singular value is above 1, from where the iteration would run away.
     let norm = wide.reduce_l2(&[], false)?.add_scalar(1e-7)?;
     let mut x = wide.div(&norm)?;
-    let [a, b, c] = QUINTIC;
-    for _ in 0..ITERATIONS {
+    let [a, b, c] = NEWTON_SCHULZ_COEFFICIENTS;
+    for _ in 0..NEWTON_SCHULZ_ITERATIONS {
         let square = x.matmul(&x.transpose(&[1, 0])?)?;
         let weights = square.mul_scalar(b)?.add(&square.matmul(&square)?.mul_scalar(c)?)?;
         x = x.mul_scalar(a)?.add(&weights.matmul(&x)?)?;

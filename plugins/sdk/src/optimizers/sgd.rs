@@ -1,6 +1,6 @@
 //! Stochastic gradient descent.
 
-use super::{LearningRate, Optimizer, Update, count_step, moment};
+use super::{LearningRateSchedule, Optimizer, Update, count_step, moment_variable};
 use crate::error::Result;
 use crate::graph::Graph;
 use crate::variables::Variables;
@@ -10,7 +10,7 @@ use crate::variables::Variables;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sgd {
     /// How fast to learn.
-    pub rate: LearningRate,
+    pub learning_rate: LearningRateSchedule,
     /// How much of the last step's direction stays; 0 keeps none.
     pub momentum: f64,
     /// Whether to look ahead along the momentum.
@@ -21,31 +21,31 @@ pub struct Sgd {
 
 impl Sgd {
     /// Plain descent.
-    pub fn new(rate: impl Into<LearningRate>) -> Self {
-        Self { rate: rate.into(), momentum: 0.0, nesterov: false, weight_decay: 0.0 }
+    pub fn new(rate: impl Into<LearningRateSchedule>) -> Self {
+        Self { learning_rate: rate.into(), momentum: 0.0, nesterov: false, weight_decay: 0.0 }
     }
 
     /// Descent with momentum.
-    pub fn momentum(rate: impl Into<LearningRate>, momentum: f64) -> Self {
+    pub fn momentum(rate: impl Into<LearningRateSchedule>, momentum: f64) -> Self {
         Self { momentum, ..Self::new(rate) }
     }
 
     /// Descent with Nesterov's momentum.
-    pub fn nesterov(rate: impl Into<LearningRate>, momentum: f64) -> Self {
+    pub fn nesterov(rate: impl Into<LearningRateSchedule>, momentum: f64) -> Self {
         Self { nesterov: true, ..Self::momentum(rate, momentum) }
     }
 }
 
 impl Optimizer for Sgd {
     fn step(&self, graph: &Graph, variables: &Variables, updates: &[Update]) -> Result<()> {
-        let rate = self.rate.at(&count_step(graph, variables)?)?;
+        let rate = self.learning_rate.at(&count_step(graph, variables)?)?;
         for Update { variable, value, gradient } in updates {
             let mut direction = gradient.clone();
             if self.weight_decay != 0.0 {
                 direction = direction.add(&value.mul_scalar(self.weight_decay)?)?;
             }
             if self.momentum != 0.0 {
-                let velocity = moment(variables, "momentum", variable)?;
+                let velocity = moment_variable(variables, "momentum", variable)?;
                 let next = graph.stored(&velocity)?.mul_scalar(self.momentum)?.add(&direction)?;
                 graph.assign(&velocity, &next)?;
                 direction = if self.nesterov { direction.add(&next.mul_scalar(self.momentum)?)? } else { next };

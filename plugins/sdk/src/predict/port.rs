@@ -8,7 +8,7 @@ use crate::params::FromJson;
 use crate::tensor::descriptor;
 
 /// Every data type and its name, as WebNN spells it.
-const NAMES: [(DataType, &str); 8] = [
+const DATA_TYPE_NAMES: [(DataType, &str); 8] = [
     (DataType::Float32, "float32"),
     (DataType::Float16, "float16"),
     (DataType::Int64, "int64"),
@@ -44,7 +44,10 @@ impl Port {
 
 impl From<&Port> for Json {
     fn from(port: &Port) -> Self {
-        let name = NAMES.iter().find(|(data_type, _)| *data_type == port.item.data_type).map_or("", |(_, name)| name);
+        let name = DATA_TYPE_NAMES
+            .iter()
+            .find(|(data_type, _)| *data_type == port.item.data_type)
+            .map_or("", |(_, name)| name);
         let member = |name: &str, value: Json| (name.to_owned(), value);
         Self::Object(vec![
             member("name", port.name.as_str().into()),
@@ -65,7 +68,7 @@ impl FromJson for Port {
         let member = |name: &str| members.iter().find(|(other, _)| other == name).map(|(_, value)| value);
         let text = |name: &str| member(name).and_then(String::from_json);
         let data_type = text("data-type")?;
-        let (data_type, _) = NAMES.iter().find(|(_, name)| *name == data_type)?;
+        let (data_type, _) = DATA_TYPE_NAMES.iter().find(|(_, name)| *name == data_type)?;
         Some(Self {
             name: text("name")?,
             item: descriptor(*data_type, Vec::from_json(member("shape")?)?),
@@ -81,23 +84,26 @@ mod tests {
     use super::*;
     use crate::params::Params;
 
-    fn of(data_type: DataType, shape: &[u32]) -> Port {
+    fn item_port(data_type: DataType, shape: &[u32]) -> Port {
         Port::of(&Field { name: "x".to_owned(), item: descriptor(data_type, shape), classes: Vec::new() })
     }
 
     #[test]
-    fn bytes_in_the_shape_of_a_picture_are_one() {
+    fn bytes_shaped_like_an_image_have_image_semantics() {
         for shape in [[8, 8].as_slice(), &[32, 32, 3], &[8, 8, 1]] {
-            assert_eq!(of(DataType::Uint8, shape).semantics.as_deref(), Some("image"), "{shape:?}");
+            assert_eq!(item_port(DataType::Uint8, shape).semantics.as_deref(), Some("image"), "{shape:?}");
         }
-        assert_eq!(of(DataType::Uint8, &[8, 8, 4]).semantics, None);
-        assert_eq!(of(DataType::Float32, &[8, 8]).semantics, None);
+        assert_eq!(item_port(DataType::Uint8, &[8, 8, 4]).semantics, None);
+        assert_eq!(item_port(DataType::Float32, &[8, 8]).semantics, None);
     }
 
     #[test]
-    fn a_configuration_keeps_a_port() {
+    fn a_port_round_trips_through_a_configuration() {
         let classes = ["a".to_owned()];
-        for port in [of(DataType::Uint8, &[32, 32, 3]), of(DataType::Int64, &[]).classes(&classes).default_value(0.5)] {
+        for port in [
+            item_port(DataType::Uint8, &[32, 32, 3]),
+            item_port(DataType::Int64, &[]).classes(&classes).default_value(0.5),
+        ] {
             let config = Params::parse(&Params::new().with("input", &port).to_string()).unwrap();
             let read: Port = config.require("input").unwrap();
             assert_eq!((read.name(), format!("{:?}", read.item())), (port.name(), format!("{:?}", port.item())));

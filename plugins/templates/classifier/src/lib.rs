@@ -18,7 +18,7 @@ impl Classifier {
     fn logits(&self, inputs: &Inputs) -> Result<Operand> {
         let white = if self.input.item().data_type == DataType::Uint8 { 255.0 } else { 1.0 };
         let x = inputs.get(self.input.name())?.cast(DataType::Float32)?.div_scalar(white)?.flatten(1)?;
-        self.layers[1].apply(&self.layers[0].apply(&x)?.relu()?)
+        self.layers[1].forward(&self.layers[0].forward(&x)?.relu()?)
     }
 }
 
@@ -37,7 +37,7 @@ impl Model for Classifier {
         self.classes.ports()
     }
     fn predict(&self, _: &Graph, inputs: &Inputs) -> Result<Vec<(&'static str, Operand)>> {
-        self.classes.answers(&self.logits(inputs)?)
+        self.classes.outputs(&self.logits(inputs)?)
     }
 }
 

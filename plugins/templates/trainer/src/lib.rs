@@ -61,7 +61,7 @@ fn step(
     let inputs = graph.inputs([(name, input), ("label", label)], size)?;
     let white = if input.data_type == DataType::Uint8 { 255.0 } else { 1.0 };
     let x = inputs.get(name)?.cast(graph.float())?.div_scalar(white)?.flatten(1)?;
-    let loss = linear.apply(&x)?.softmax_cross_entropy(inputs.get("label")?)?;
+    let loss = linear.forward(&x)?.softmax_cross_entropy(inputs.get("label")?)?;
     let parameters = variables.parameters();
     let values = parameters.iter().map(|variable| graph.variable(variable)).collect::<Result<Vec<_>>>()?;
     let gradients = graph.gradients(&loss, &values.iter().collect::<Vec<_>>())?;

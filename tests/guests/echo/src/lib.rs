@@ -4,11 +4,11 @@ use saggar_plugin::{DataType, Graph, Inputs, Model, Operand, Params, Port, Resul
 
 /// Its size is all it knows.
 #[derive(Debug)]
-pub struct Echo {
+pub struct EchoGuestModel {
     size: u32,
 }
 
-impl Model for Echo {
+impl Model for EchoGuestModel {
     fn load(_: &Variables, config: &Params) -> Result<Self> {
         Ok(Self { size: config.get("size", 4)? })
     }
@@ -26,4 +26,4 @@ impl Model for Echo {
     }
 }
 
-saggar_plugin::export!(predict: Echo);
+saggar_plugin::export!(predict: EchoGuestModel);

@@ -8,16 +8,16 @@ use crate::numbers::{assert_close, bytes, floats, integers, noise, value, values
 pub(crate) fn check() -> Result<()> {
     for causal in [false, true] {
         for padded in [false, true] {
-            attention(causal, padded)?;
+            check_attention(causal, padded)?;
         }
     }
-    hidden_queries()?;
-    batch_norm()?;
-    dropout()
+    check_fully_masked_queries()?;
+    check_batch_norm()?;
+    check_dropout()
 }
 
 /// One batch, one head, 2 queries over 3 keys of 2 features: the last query stands at the last key.
-fn attention(causal: bool, padded: bool) -> Result<()> {
+fn check_attention(causal: bool, padded: bool) -> Result<()> {
     let (queries, keys, width) = (2, 3, 2);
     let [q, k, v] = [(queries, 3), (keys, 4), (keys, 5)].map(|(places, seed)| noise(places * width, seed));
     let tokens = if padded { [7, 7, 0] } else { [7, 7, 7] };
@@ -43,7 +43,7 @@ fn attention(causal: bool, padded: bool) -> Result<()> {
 }
 
 /// Nothing to look at gives the mean of everything, and not NaN.
-fn hidden_queries() -> Result<()> {
+fn check_fully_masked_queries() -> Result<()> {
     let graph = Graph::new();
     let x = floats(&graph, &[1, 1, 2, 1], &[1.0, 3.0])?;
     let got = scaled_dot_product_attention(&x, &x, &x, false, Some(&bytes(&graph, &[1, 2], &[1, 1])?))?;
@@ -52,13 +52,13 @@ fn hidden_queries() -> Result<()> {
 }
 
 /// A training normalises by the batch and moves the statistics; what follows normalises by the statistics.
-fn batch_norm() -> Result<()> {
+fn check_batch_norm() -> Result<()> {
     let variables = Variables::new(1);
     let norm = BatchNorm::new(&variables, 2)?.momentum(0.5);
     // Two images of two channels of two pixels; the channels' means are 2 and -1, their variances 5 and 4.
     let x = [-1.0, 1.0, -3.0, -3.0, 3.0, 5.0, 1.0, 1.0];
     let graph = Graph::for_training();
-    let y = norm.apply(&floats(&graph, &[2, 2, 2], &x)?)?;
+    let y = norm.forward(&floats(&graph, &[2, 2, 2], &x)?)?;
     let normal = |x: f64, mean: f64, variance: f64| (x - mean) / (variance + 1e-5).sqrt();
     let of = |mean: [f64; 2], variance: [f64; 2]| {
         let channel = |place: usize| place / 2 % 2;
@@ -73,19 +73,19 @@ fn batch_norm() -> Result<()> {
     assert_close("running variance", &read("variance")?, &variance, 1e-5);
 
     let graph = Graph::new();
-    let y = norm.apply(&floats(&graph, &[2, 2, 2], &x)?)?;
+    let y = norm.forward(&floats(&graph, &[2, 2, 2], &x)?)?;
     assert_close("batch normalisation", &value(&y)?, &of(mean, variance), 1e-5);
     Ok(())
 }
 
 /// About as many are dropped as asked for, others in each step and each layer, none in a prediction.
-fn dropout() -> Result<()> {
+fn check_dropout() -> Result<()> {
     const COUNT: u32 = 10_000;
     let variables = Variables::new(1);
     let dropout = Dropout::new(&variables.scope("deep/down"), 0.25);
     let graph = Graph::for_training();
     let ones = graph.fill(&descriptor(DataType::Float32, [COUNT]), 1.0)?;
-    let (first, second) = (dropout.apply(&ones)?, dropout.apply(&ones)?);
+    let (first, second) = (dropout.forward(&ones)?, dropout.forward(&ones)?);
     let step = graph.build([("first", &first), ("second", &second)])?;
     let mut drawn: Vec<Vec<f32>> = Vec::new();
     for _ in 0..2 {
@@ -103,7 +103,7 @@ fn dropout() -> Result<()> {
     }
     let graph = Graph::new();
     let ones = floats(&graph, &[3], &[1.0; 3])?;
-    let kept = values(&graph, &[&dropout.apply(&ones)?])?;
+    let kept = values(&graph, &[&dropout.forward(&ones)?])?;
     assert_close("dropout in a prediction", &kept[0], &[1.0; 3], 0.0);
     Ok(())
 }

@@ -12,7 +12,7 @@ mod optimizers;
 
 use saggar_plugin::{Job, Result, info};
 
-pub use network::Network;
+pub use network::FormulasNetwork;
 
 /// Checks everything, then trains if it is asked to.
 ///
@@ -32,4 +32,4 @@ pub fn train(job: &Job) -> Result<()> {
     Ok(())
 }
 
-saggar_plugin::export!(Network, train);
+saggar_plugin::export!(FormulasNetwork, train);

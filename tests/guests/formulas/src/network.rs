@@ -2,7 +2,7 @@
 
 use saggar_plugin::layers::{BatchNorm, Conv2d, Dropout, Linear};
 use saggar_plugin::losses::CrossEntropy;
-use saggar_plugin::optimizers::{Adam, LearningRate, Muon, Optimizer, Sgd};
+use saggar_plugin::optimizers::{Adam, LearningRateSchedule, Muon, Optimizer, Sgd};
 use saggar_plugin::{
     Classes, DataType, Dataset, Feed, Fit, Graph, Inputs, Job, Model, Objective, Operand, Params, Port, Result,
     Variables,
@@ -13,7 +13,7 @@ const CHANNELS: u32 = 16;
 
 /// A convolution with batch normalisation and dropout, and a linear layer.
 #[derive(Debug)]
-pub struct Network {
+pub struct FormulasNetwork {
     convolution: Conv2d,
     norm: BatchNorm,
     dropout: Dropout,
@@ -24,7 +24,7 @@ fn classes() -> Classes {
     Classes::new((0..10).map(|digit| digit.to_string()).collect())
 }
 
-impl Network {
+impl FormulasNetwork {
     fn new(v: &Variables) -> Result<Self> {
         Ok(Self {
             convolution: Conv2d::without_bias(&v.scope("convolution"), (1, CHANNELS), [3, 3])?.padding([1, 1]),
@@ -37,12 +37,12 @@ impl Network {
     fn logits(&self, image: &Operand) -> Result<Operand> {
         let batch = image.shape()[0];
         let x = image.cast(image.graph().float())?.div_scalar(255.0)?.reshape(&[batch, 1, SIDE, SIDE])?;
-        let x = self.norm.apply(&self.convolution.apply(&x)?)?.relu()?.max_pool2d([2, 2])?;
-        self.linear.apply(&self.dropout.apply(&x.flatten(1)?)?)
+        let x = self.norm.forward(&self.convolution.forward(&x)?)?.relu()?.max_pool2d([2, 2])?;
+        self.linear.forward(&self.dropout.forward(&x.flatten(1)?)?)
     }
 }
 
-impl Model for Network {
+impl Model for FormulasNetwork {
     fn load(variables: &Variables, _: &Params) -> Result<Self> {
         Self::new(variables)
     }
@@ -56,7 +56,7 @@ impl Model for Network {
     }
 
     fn predict(&self, _: &Graph, inputs: &Inputs) -> Result<Vec<(&'static str, Operand)>> {
-        classes().answers(&self.logits(inputs.get("image")?)?)
+        classes().outputs(&self.logits(inputs.get("image")?)?)
     }
 }
 
@@ -68,29 +68,29 @@ pub(crate) fn train(job: &Job, epochs: u64) -> Result<()> {
     let steps = feed.steps_per_epoch()? * epochs / u64::from(accumulate);
     // Makes gradients so much larger that float16 does not hold them.
     let boost = job.param("boost", 1.0)?;
-    let peak = |rate| LearningRate::Cosine { peak: rate, warmup: 5, steps };
+    let peak = |rate| LearningRateSchedule::Cosine { peak: rate, warmup: 5, steps };
     let optimizer: Box<dyn Optimizer> = match job.params().choice("optimizer", &["adam", "sgd", "muon"])? {
         "sgd" => Box::new(Sgd::nesterov(peak(0.05), 0.9)),
-        "muon" => Box::new(Muon::new(peak(0.02), Adam::with_decay(peak(0.003), 0.01)).adam_for(&["linear"])),
+        "muon" => Box::new(Muon::new(peak(0.02), Adam::with_weight_decay(peak(0.003), 0.01)).adam_for(&["linear"])),
         _ => Box::new(Adam::new(peak(0.003))),
     };
     let name = job.param("model", "network".to_owned())?;
     let variables = job.variables();
-    let network = Network::new(&variables)?;
+    let network = FormulasNetwork::new(&variables)?;
     let objective = |_: &Graph, batch: &Inputs| {
         let (logits, label) = (network.logits(batch.get("image")?)?, batch.get("label")?);
-        let cross_entropy = CrossEntropy::new().smoothing(0.1);
+        let cross_entropy = CrossEntropy::new().label_smoothing(0.1);
         let accuracy = cross_entropy.accuracy(&logits, label)?;
         let loss = cross_entropy.loss(&logits, label)?.mul_scalar(boost)?;
         Ok(Objective::new(loss).metric("accuracy", accuracy))
     };
-    let mut fit = Fit::new(job, &variables, optimizer.as_ref(), &objective).clip_norm(5.0 * boost);
-    fit = fit.accumulate(accumulate).mixed_precision(job.param("half", false)?);
+    let mut fit = Fit::new(job, &variables, optimizer.as_ref(), &objective).clip_grad_norm(5.0 * boost);
+    fit = fit.gradient_accumulation_steps(accumulate).mixed_precision(job.param("half", false)?);
     if let Some(decay) = job.params().optional("average")? {
-        fit = fit.average(decay);
+        fit = fit.exponential_moving_average(decay);
     }
     if let Some(patience) = job.params().optional("patience")? {
-        fit = fit.stop_early(patience);
+        fit = fit.early_stopping(patience);
     }
     fit.epochs(&feed, epochs)?;
     job.publish(&name, &variables, &Params::new())?;

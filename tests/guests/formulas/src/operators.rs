@@ -10,78 +10,82 @@ use saggar_plugin::{
 use crate::numbers::{assert_close, floats, integers, noise, value, values};
 
 pub(crate) fn check() -> Result<()> {
-    element_by_element()?;
-    quantized()?;
-    moved()?;
-    indexed()?;
-    images()?;
-    normalized()?;
-    recurrent()
+    check_elementwise()?;
+    check_quantized()?;
+    check_movement()?;
+    check_indexed()?;
+    check_images()?;
+    check_normalized()?;
+    check_recurrent()
 }
 
-fn expect(what: &str, got: &Operand, expected: &[f64]) -> Result<()> {
+fn expect_values(what: &str, got: &Operand, expected: &[f64]) -> Result<()> {
     assert_close(what, &value(got)?, expected, 1e-5);
     Ok(())
 }
 
 /// A graph and the operand 1, 2, 3, ... of that shape.
-fn counted(shape: &[u32]) -> Result<Operand> {
+fn counting_operand(shape: &[u32]) -> Result<Operand> {
     let count: u32 = shape.iter().product();
     floats(&Graph::new(), shape, &(1..=count).map(f64::from).collect::<Vec<_>>())
 }
 
-fn element_by_element() -> Result<()> {
-    expect("linear", &counted(&[2])?.linear(2.0, 3.0)?, &[5.0, 7.0])?;
-    let x = counted(&[2])?.add_scalar(-2.0)?;
-    expect("prelu", &x.prelu(&floats(x.graph(), &[1], &[0.5])?)?, &[-0.5, 0.0])?;
-    expect("cumulative sum", &counted(&[2, 2])?.cumulative_sum(1, true, true)?, &[2.0, 0.0, 4.0, 0.0])?;
-    expect("arg max", &counted(&[2, 2])?.arg_max(0, true)?.cast(DataType::Float32)?, &[1.0, 1.0])
+fn check_elementwise() -> Result<()> {
+    expect_values("linear", &counting_operand(&[2])?.linear(2.0, 3.0)?, &[5.0, 7.0])?;
+    let x = counting_operand(&[2])?.add_scalar(-2.0)?;
+    expect_values("prelu", &x.prelu(&floats(x.graph(), &[1], &[0.5])?)?, &[-0.5, 0.0])?;
+    expect_values("cumulative sum", &counting_operand(&[2, 2])?.cumulative_sum(1, true, true)?, &[2.0, 0.0, 4.0, 0.0])?;
+    expect_values("arg max", &counting_operand(&[2, 2])?.arg_max(0, true)?.cast(DataType::Float32)?, &[1.0, 1.0])
 }
 
-fn quantized() -> Result<()> {
-    let x = counted(&[4])?;
+fn check_quantized() -> Result<()> {
+    let x = counting_operand(&[4])?;
     let scale = floats(x.graph(), &[2], &[0.5, 2.0])?;
     let zero = integers(x.graph(), &[2], &[1, 0])?.cast(DataType::Int8)?;
     let bytes = x.quantize_linear(&scale, &zero)?;
-    expect("quantize", &bytes.cast(DataType::Float32)?, &[3.0, 5.0, 2.0, 2.0])?;
-    let x = counted(&[2])?;
+    expect_values("quantize", &bytes.cast(DataType::Float32)?, &[3.0, 5.0, 2.0, 2.0])?;
+    let x = counting_operand(&[2])?;
     let scale = floats(x.graph(), &[1], &[0.5])?;
     let zero = integers(x.graph(), &[1], &[3])?.cast(DataType::Int8)?;
     let whole = x.cast(DataType::Int8)?.dequantize_linear(&scale, &zero)?;
-    expect("dequantize", &whole, &[-1.0, -0.5])
+    expect_values("dequantize", &whole, &[-1.0, -0.5])
 }
 
-fn moved() -> Result<()> {
-    expect("tile", &counted(&[1, 2])?.tile(&[2, 2])?, &[1.0, 2.0, 1.0, 2.0, 1.0, 2.0, 1.0, 2.0])?;
-    expect("upper triangle", &counted(&[2, 2])?.upper_triangular(0)?, &[1.0, 2.0, 0.0, 4.0])?;
-    expect("lower triangle", &counted(&[2, 2])?.lower_triangular(-1)?, &[0.0, 0.0, 3.0, 0.0])?;
-    expect("strided slice", &counted(&[6])?.slice_strided(&[1], &[5], &[2])?, &[2.0, 4.0, 6.0])?;
-    let padded = counted(&[2])?.pad(&[2], &[1], PaddingMode::Symmetric)?;
-    expect("symmetric padding", &padded, &[2.0, 1.0, 1.0, 2.0, 2.0])
+fn check_movement() -> Result<()> {
+    expect_values("tile", &counting_operand(&[1, 2])?.tile(&[2, 2])?, &[1.0, 2.0, 1.0, 2.0, 1.0, 2.0, 1.0, 2.0])?;
+    expect_values("upper triangle", &counting_operand(&[2, 2])?.upper_triangular(0)?, &[1.0, 2.0, 0.0, 4.0])?;
+    expect_values("lower triangle", &counting_operand(&[2, 2])?.lower_triangular(-1)?, &[0.0, 0.0, 3.0, 0.0])?;
+    expect_values("strided slice", &counting_operand(&[6])?.slice_strided(&[1], &[5], &[2])?, &[2.0, 4.0, 6.0])?;
+    let padded = counting_operand(&[2])?.pad(&[2], &[1], PaddingMode::Symmetric)?;
+    expect_values("symmetric padding", &padded, &[2.0, 1.0, 1.0, 2.0, 2.0])
 }
 
-fn indexed() -> Result<()> {
-    let x = counted(&[2, 2])?;
+fn check_indexed() -> Result<()> {
+    let x = counting_operand(&[2, 2])?;
     let indices = integers(x.graph(), &[2, 1], &[1, 0])?;
-    expect("gather elements", &x.gather_elements(&indices, 1)?, &[2.0, 3.0])?;
-    let x = counted(&[2, 2])?;
+    expect_values("gather elements", &x.gather_elements(&indices, 1)?, &[2.0, 3.0])?;
+    let x = counting_operand(&[2, 2])?;
     let indices = integers(x.graph(), &[1, 2], &[1, -2])?;
-    expect("gather nd", &x.gather_nd(&indices)?, &[3.0])?;
-    let x = counted(&[2, 2])?;
+    expect_values("gather nd", &x.gather_nd(&indices)?, &[3.0])?;
+    let x = counting_operand(&[2, 2])?;
     let (indices, updates) = (integers(x.graph(), &[2, 1], &[0, 0])?, floats(x.graph(), &[2, 1], &[10.0, 20.0])?);
     let scattered = x.scatter_elements(&indices, &updates, 1, ScatterReduction::Add)?;
-    expect("scatter elements", &scattered, &[11.0, 2.0, 23.0, 4.0])?;
-    let x = counted(&[2, 2])?;
+    expect_values("scatter elements", &scattered, &[11.0, 2.0, 23.0, 4.0])?;
+    let x = counting_operand(&[2, 2])?;
     let (indices, updates) = (integers(x.graph(), &[1, 1], &[1])?, floats(x.graph(), &[1, 2], &[7.0, 8.0])?);
-    expect("scatter nd", &x.scatter_nd(&indices, &updates, ScatterReduction::None)?, &[1.0, 2.0, 7.0, 8.0])
+    expect_values("scatter nd", &x.scatter_nd(&indices, &updates, ScatterReduction::None)?, &[1.0, 2.0, 7.0, 8.0])
 }
 
-fn images() -> Result<()> {
+fn check_images() -> Result<()> {
     let nearest = Resample2dOptions { sizes: Some((1, 4)), ..Resample2dOptions::default() };
-    expect("nearest", &counted(&[1, 1, 1, 2])?.resample2d(nearest)?, &[1.0, 1.0, 2.0, 2.0])?;
+    expect_values("nearest", &counting_operand(&[1, 1, 1, 2])?.resample2d(nearest)?, &[1.0, 1.0, 2.0, 2.0])?;
     let linear = Resample2dOptions { mode: Some(InterpolationMode::Linear), ..nearest };
-    expect("linear resampling", &counted(&[1, 1, 1, 2])?.resample2d(linear)?, &[1.0, 1.25, 1.75, 2.0])?;
-    expect("l2 pooling", &counted(&[1, 1, 1, 2])?.mul_scalar(3.0)?.l2_pool2d([1, 2])?, &[45f64.sqrt()])?;
+    expect_values("linear resampling", &counting_operand(&[1, 1, 1, 2])?.resample2d(linear)?, &[1.0, 1.25, 1.75, 2.0])?;
+    expect_values(
+        "l2 pooling",
+        &counting_operand(&[1, 1, 1, 2])?.mul_scalar(3.0)?.l2_pool2d([1, 2])?,
+        &[45f64.sqrt()],
+    )?;
     let sizes = Pool2dOptions {
         window_dimensions: Some((1, 2)),
         strides: Some((1, 2)),
@@ -89,24 +93,28 @@ fn images() -> Result<()> {
         output_sizes: Some((1, 2)),
         ..Pool2dOptions::default()
     };
-    expect("sizes of a pooling", &counted(&[1, 1, 1, 3])?.max_pool2d_with(sizes)?, &[2.0, 3.0])?;
-    let x = counted(&[1, 1, 1, 2])?;
+    expect_values("sizes of a pooling", &counting_operand(&[1, 1, 1, 3])?.max_pool2d_with(sizes)?, &[2.0, 3.0])?;
+    let x = counting_operand(&[1, 1, 1, 2])?;
     let filter = floats(x.graph(), &[1, 1, 1, 2], &[1.0, 10.0])?;
     let wide = ConvTranspose2dOptions { strides: Some((1, 2)), ..ConvTranspose2dOptions::default() };
-    expect("transposed convolution", &x.conv_transpose2d(&filter, None, wide)?, &[1.0, 10.0, 2.0, 20.0])?;
+    expect_values("transposed convolution", &x.conv_transpose2d(&filter, None, wide)?, &[1.0, 10.0, 2.0, 20.0])?;
     let layer = ConvTranspose2d::new(&Variables::new(1), (2, 3), [4, 4])?.strides([2, 2]).padding([1, 1]);
-    assert_eq!(layer.apply(&counted(&[1, 2, 5, 7])?)?.shape(), [1, 3, 10, 14], "a layer that doubles images");
+    assert_eq!(
+        layer.forward(&counting_operand(&[1, 2, 5, 7])?)?.shape(),
+        [1, 3, 10, 14],
+        "a layer that doubles images"
+    );
     Ok(())
 }
 
-fn normalized() -> Result<()> {
-    let x = counted(&[1, 2, 1, 2])?;
+fn check_normalized() -> Result<()> {
+    let x = counting_operand(&[1, 2, 1, 2])?;
     let (scale, bias) = (floats(x.graph(), &[2], &[1.0, 2.0])?, floats(x.graph(), &[2], &[0.0, 5.0])?);
     let y = x.instance_normalization(Some(&scale), Some(&bias), 0.0, InputOperandLayout::Nchw)?;
-    expect("instance normalisation", &y, &[-1.0, 1.0, 3.0, 7.0])
+    expect_values("instance normalisation", &y, &[-1.0, 1.0, 3.0, 7.0])
 }
 
-fn recurrent() -> Result<()> {
+fn check_recurrent() -> Result<()> {
     let (features, hidden) = (3, 2);
     let graph = Graph::new();
     let operand = |shape: &[u32], seed| floats(&graph, shape, &noise(shape.iter().product::<u32>() as usize, seed));

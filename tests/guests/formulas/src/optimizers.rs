@@ -1,6 +1,6 @@
 //! Three steps of each optimiser on `loss = sum(a * p)`, whose gradient is `a` at every step, against the formulas.
 
-use saggar_plugin::optimizers::{Adam, LearningRate, Muon, Optimizer, Sgd, Update, clip_norm};
+use saggar_plugin::optimizers::{Adam, LearningRateSchedule, Muon, Optimizer, Sgd, Update, clip_grad_norm};
 use saggar_plugin::{Graph, Initializer, Result, Tensor, Variable, Variables};
 
 use crate::numbers::{assert_close, floats, noise};
@@ -19,15 +19,15 @@ pub(crate) fn check() -> Result<()> {
     assert_close("nesterov", &descend(&Sgd::nesterov(rate, 0.9))?, &expected, 1e-5);
     let expected = each(&|g| adam_by_hand(g, |_| rate, 0.0));
     assert_close("adam", &descend(&Adam::new(rate))?, &expected, 1e-5);
-    let warm = LearningRate::InverseSquareRoot { peak: 0.2, warmup: 2 };
+    let warm = LearningRateSchedule::InverseSquareRoot { peak: 0.2, warmup: 2 };
     let expected = each(&|g| adam_by_hand(g, |step| warm.value(step as u64), 0.1));
-    assert_close("adamw", &descend(&Adam::with_decay(warm, 0.1))?, &expected, 1e-5);
+    assert_close("adamw", &descend(&Adam::with_weight_decay(warm, 0.1))?, &expected, 1e-5);
     // A vector is Adam's, whatever Muon does with matrices.
     let muon = Muon::new(1.0, Adam::new(rate));
     assert_close("muon's vectors", &descend(&muon)?, &each(&|g| adam_by_hand(g, |_| rate, 0.0)), 1e-5);
-    orthogonal(&[3, 5], 5.0 / 3.0)?;
-    orthogonal(&[5, 3], 1.0)?;
-    clipped()
+    check_orthogonal_step(&[3, 5], 5.0 / 3.0)?;
+    check_orthogonal_step(&[5, 3], 1.0)?;
+    check_clipping()
 }
 
 fn sgd_by_hand(gradient: f64, rate: f64, momentum: f64, nesterov: bool, decay: f64) -> f64 {
@@ -81,7 +81,7 @@ fn run(
 
 /// A first step of Muon at a rate of 1 from 0 is an orthogonal matrix, times the root of `growth`: of whichever are
 /// fewer, rows or columns, each pair has a product of about 0, and each by itself one of about `growth`.
-fn orthogonal(shape: &[u32; 2], growth: f64) -> Result<()> {
+fn check_orthogonal_step(shape: &[u32; 2], growth: f64) -> Result<()> {
     let variables = Variables::new(1);
     let parameter = variables.parameter("matrix", shape, &Initializer::Zeros)?;
     let gradient = noise(15, 9);
@@ -104,7 +104,7 @@ fn orthogonal(shape: &[u32; 2], growth: f64) -> Result<()> {
 }
 
 /// Gradients of norm 5 become ones of norm 1; those of a smaller norm stay.
-fn clipped() -> Result<()> {
+fn check_clipping() -> Result<()> {
     for (limit, factor) in [(1.0, 0.2), (10.0, 1.0)] {
         let variables = Variables::new(1);
         let graph = Graph::for_training();
@@ -114,7 +114,7 @@ fn clipped() -> Result<()> {
             let value = graph.variable(&variable)?;
             updates.push(Update { variable, value, gradient: floats(&graph, &[1], &[gradient])? });
         }
-        clip_norm(&mut updates, limit)?;
+        clip_grad_norm(&mut updates, limit)?;
         let got = crate::numbers::values(&graph, &[&updates[0].gradient, &updates[1].gradient])?;
         assert_close(&format!("clipped to {limit}"), &got.concat(), &[3.0 * factor, -4.0 * factor], 1e-6);
     }

@@ -38,27 +38,27 @@ pub(crate) fn run(damage: &str) -> Result<()> {
     match damage {
         "loop" => spin(),
         "trap" => trap(),
-        "drop" => drop(Trapping),
+        "drop" => drop(TrapOnDrop),
         "panic" => panic!("a guest that panics on purpose"),
         "recurse" => {
             black_box(recurse(black_box(1)));
         }
-        "memory" => memory(),
-        "handles" => return handles(),
-        "operands" => return operands(),
-        "variables" => return variables(),
+        "memory" => exhaust_memory(),
+        "handles" => return exhaust_tensor_handles(),
+        "operands" => return exhaust_operand_handles(),
+        "variables" => return exhaust_variables(),
         "graph" => return graph_of_a_million_nodes(),
-        "shapes" => return shapes(),
-        "enormous" => return enormous(),
-        "rank" => return rank(),
+        "shapes" => return build_overflowing_shapes(),
+        "enormous" => return build_enormous_outputs(),
+        "rank" => return build_excessive_ranks(),
         "log" => loop {
             log(Level::Info, "a line that nobody wants to read");
         },
-        "strings" => return strings(16 << 20),
-        "gigabyte" => return strings(1 << 30),
-        "choice" => return choice(),
-        "slow-graphs" => return slow::graphs(),
-        "slow-dispatches" => return slow::dispatches(),
+        "strings" => return pass_huge_strings(16 << 20),
+        "gigabyte" => return pass_huge_strings(1 << 30),
+        "choice" => return differentiate_through_choice(),
+        "slow-graphs" => return slow::compile_large_graphs(),
+        "slow-dispatches" => return slow::run_long_dispatches(),
         other => {
             let known = DAMAGES.map(str::to_owned).to_vec();
             return Err(Error::NoSuch { what: "misbehaviour", name: other.to_owned(), known });
@@ -76,9 +76,9 @@ fn spin() {
 }
 
 /// Traps when it is dropped.
-struct Trapping;
+struct TrapOnDrop;
 
-impl Drop for Trapping {
+impl Drop for TrapOnDrop {
     fn drop(&mut self) {
         trap();
     }
@@ -98,7 +98,7 @@ fn recurse(depth: u64) -> u64 {
 }
 
 /// Grows memory until the allocator gives up, touching all of it.
-fn memory() {
+fn exhaust_memory() {
     let mut kept: Vec<Vec<u8>> = Vec::new();
     loop {
         kept.push(black_box(vec![1; 1 << 20]));
@@ -106,7 +106,7 @@ fn memory() {
 }
 
 /// Makes tensors and keeps their handles.
-fn handles() -> Result<()> {
+fn exhaust_tensor_handles() -> Result<()> {
     let mut kept = Vec::new();
     loop {
         kept.push(Tensor::from_f32(&[1], &[0.0])?);
@@ -114,7 +114,7 @@ fn handles() -> Result<()> {
 }
 
 /// Makes operands of graphs that are never built and keeps their handles.
-fn operands() -> Result<()> {
+fn exhaust_operand_handles() -> Result<()> {
     let mut kept: Vec<Operand> = Vec::new();
     loop {
         kept.push(Graph::new().scalar(DataType::Float32, 1.0)?);
@@ -122,7 +122,7 @@ fn operands() -> Result<()> {
 }
 
 /// Makes variables without end.
-fn variables() -> Result<()> {
+fn exhaust_variables() -> Result<()> {
     let variables = Variables::new(0);
     for n in 0_u64.. {
         variables.training(&format!("v{n}"), descriptor(DataType::Float32, [1024]))?;
@@ -141,7 +141,7 @@ fn graph_of_a_million_nodes() -> Result<()> {
 }
 
 /// A graph with outputs of 4 TiB, each as large as a tensor may be.
-fn enormous() -> Result<()> {
+fn build_enormous_outputs() -> Result<()> {
     let graph = Graph::new();
     let one = graph.input("one", &descriptor(DataType::Float32, [1]))?;
     let mut outputs = Vec::new();
@@ -152,7 +152,7 @@ fn enormous() -> Result<()> {
 }
 
 /// Shapes whose size does not fit anything, each by another way. All of them must be refused.
-fn shapes() -> Result<()> {
+fn build_overflowing_shapes() -> Result<()> {
     let graph = Graph::new();
     let float = |shape: &[u32]| descriptor(DataType::Float32, shape);
     let one = graph.scalar(DataType::Float32, 1.0)?;
@@ -170,11 +170,11 @@ fn shapes() -> Result<()> {
         ("one-hot", row.cast(DataType::Int32).and_then(|row| row.one_hot(u32::MAX, DataType::Float32))),
         ("constant", graph.constant(&float(&[u32::MAX, 4]), &[0; 16])),
     ];
-    all_refused(attempts.map(|(name, attempt)| (name, attempt.err())))
+    first_refusal(attempts.map(|(name, attempt)| (name, attempt.err())))
 }
 
 /// Wants to learn through a choice, which has no gradient.
-fn choice() -> Result<()> {
+fn differentiate_through_choice() -> Result<()> {
     let graph = Graph::new();
     let scores = graph.input("scores", &descriptor(DataType::Float32, [2, 3]))?;
     let guess = scores.arg_max(1, false)?.label("guess");
@@ -183,12 +183,12 @@ fn choice() -> Result<()> {
 }
 
 /// A hundred dimensions. All of them must be refused.
-fn rank() -> Result<()> {
+fn build_excessive_ranks() -> Result<()> {
     let graph = Graph::new();
     let one = graph.scalar(DataType::Float32, 1.0)?;
     let deep = vec![1; 100];
     let deep_tensor = Tensor::from_bytes(&descriptor(DataType::Float32, deep.clone()), &[0; 4]);
-    all_refused([
+    first_refusal([
         ("input", graph.input("deep", &descriptor(DataType::Float32, deep.clone())).err()),
         ("reshape", one.reshape(&deep).err()),
         ("expand", one.expand(&deep).err()),
@@ -197,12 +197,12 @@ fn rank() -> Result<()> {
 }
 
 /// Strings of 16 MiB wherever one can be given.
-fn strings(bytes: usize) -> Result<()> {
+fn pass_huge_strings(bytes: usize) -> Result<()> {
     let long = "s".repeat(bytes);
     log(Level::Info, &long);
     let graph = Graph::new();
     let labelled = graph.scalar(DataType::Float32, 1.0)?.label(&long);
-    all_refused([
+    first_refusal([
         ("input", graph.input(&long, &descriptor(DataType::Float32, [1])).err()),
         ("variable", Variables::new(0).training(&long, descriptor(DataType::Float32, [1])).err()),
         ("output", graph.build([(long.as_str(), &labelled)]).err()),
@@ -210,7 +210,7 @@ fn strings(bytes: usize) -> Result<()> {
 }
 
 /// The first refusal; a panic, and with it a trap, if something was taken.
-fn all_refused<const N: usize>(attempts: [(&str, Option<Error>); N]) -> Result<()> {
+fn first_refusal<const N: usize>(attempts: [(&str, Option<Error>); N]) -> Result<()> {
     let mut first = None;
     for (name, refusal) in attempts {
         let refusal = refusal.unwrap_or_else(|| panic!("the host took what it must refuse: {name}"));

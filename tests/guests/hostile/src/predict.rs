@@ -45,12 +45,12 @@ const SIZE: u32 = 4;
 
 /// A model that does what its configuration says.
 #[derive(Debug)]
-pub struct Hostile {
+pub struct HostilePredictor {
     load: String,
     predict: String,
 }
 
-impl Drop for Hostile {
+impl Drop for HostilePredictor {
     fn drop(&mut self) {
         if self.predict == "trap-when-dropped" {
             log(Level::Error, "the destructor of a model ran");
@@ -59,7 +59,7 @@ impl Drop for Hostile {
     }
 }
 
-impl Predictor for Hostile {
+impl Predictor for HostilePredictor {
     fn load(_: Variables, config: Params) -> Result<Self> {
         let load = config.get("load", LOADS[0].to_owned())?;
         let predict = config.get("predict", PREDICTIONS[0].to_owned())?;
@@ -102,8 +102,8 @@ impl Predictor for Hostile {
             other => other.strip_prefix("late-"),
         };
         match late {
-            Some(late) if first < 0.0 => return answer(late, inputs),
-            None if self.predict != "well" && self.predict != "hoard" => return answer(&self.predict, inputs),
+            Some(late) if first < 0.0 => return broken_answer(late, inputs),
+            None if self.predict != "well" && self.predict != "hoard" => return broken_answer(&self.predict, inputs),
             _ => {}
         }
         if self.predict == "hoard" && first != 0.0 {
@@ -124,7 +124,7 @@ fn zeros(shape: &[u32]) -> Result<Tensor> {
 }
 
 /// An answer that is none, if there is one at all.
-fn answer(behaviour: &str, inputs: Vec<NamedTensor>) -> Result<Vec<NamedTensor>> {
+fn broken_answer(behaviour: &str, inputs: Vec<NamedTensor>) -> Result<Vec<NamedTensor>> {
     let batch = inputs.first().and_then(|x| x.tensor.descriptor().shape.first().copied()).unwrap_or(1);
     let named = |name: String, tensor: Result<Tensor>| tensor.map(|tensor| NamedTensor { name, tensor });
     let y = |tensor: Result<Tensor>| Ok(vec![named("y".to_owned(), tensor)?]);
@@ -145,7 +145,7 @@ fn answer(behaviour: &str, inputs: Vec<NamedTensor>) -> Result<Vec<NamedTensor>>
         "nan" => y(Tensor::from_f32(&[batch, SIZE], &vec![f32::NAN; (batch * SIZE) as usize])),
         other => {
             match other.strip_prefix("emit-") {
-                Some(piece) => send(piece, batch)?,
+                Some(piece) => send_refused_piece(piece, batch)?,
                 None => damage::run(other)?,
             }
             Ok(inputs)
@@ -154,7 +154,7 @@ fn answer(behaviour: &str, inputs: Vec<NamedTensor>) -> Result<Vec<NamedTensor>>
 }
 
 /// Sends a piece that must be refused.
-fn send(piece: &str, batch: u32) -> Result<()> {
+fn send_refused_piece(piece: &str, batch: u32) -> Result<()> {
     match piece {
         "unknown" => emit("x", 0, &[0; 4]),
         "type" => emit_tensor("y", 0, &Tensor::from_bytes(&descriptor(DataType::Int8, [4]), &[0; 4])?),

@@ -12,7 +12,7 @@ const PRODUCTS: usize = 2_000;
 ///
 /// # Errors
 /// The host's.
-pub(crate) fn graphs() -> Result<()> {
+pub(crate) fn compile_large_graphs() -> Result<()> {
     for number in 0_u32.. {
         let graph = Graph::new();
         let (mut a, mut b) = (
@@ -32,7 +32,7 @@ pub(crate) fn graphs() -> Result<()> {
 ///
 /// # Errors
 /// The host's.
-pub(crate) fn dispatches() -> Result<()> {
+pub(crate) fn run_long_dispatches() -> Result<()> {
     let shape = [SIZE, SIZE];
     let graph = Graph::new();
     let x = graph.input("x", &descriptor(DataType::Float32, shape))?;

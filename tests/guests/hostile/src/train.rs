@@ -38,7 +38,7 @@ pub fn train(job: &Job) -> Result<()> {
     job.params().check()?;
     let config = Params::new().with("load", load).with("predict", predict);
     let variables = job.variables();
-    let count = Count::new(&variables)?;
+    let count = StepCounter::new(&variables)?;
     match behaviour.as_str() {
         "well" => {
             let begun = job.resume(&variables, &[])?.map_or(0, |(step, _)| step);
@@ -87,9 +87,9 @@ pub fn train(job: &Job) -> Result<()> {
 }
 
 /// A training's smallest step: a variable that counts.
-struct Count(saggar_plugin::Executable);
+struct StepCounter(saggar_plugin::Executable);
 
-impl Count {
+impl StepCounter {
     fn new(variables: &Variables) -> Result<Self> {
         let count = variables.parameter("count", &[], &Initializer::Zeros)?;
         let graph = Graph::for_training();

@@ -11,9 +11,9 @@ const CLASSES: u32 = 10;
 
 /// The layers, first to last.
 #[derive(Debug)]
-pub struct Matmul(Vec<Linear>);
+pub struct MatMulModel(Vec<Linear>);
 
-impl Matmul {
+impl MatMulModel {
     fn new(variables: &Variables, config: &Params) -> Result<Self> {
         let (depth, width): (u32, u32) = (config.get("depth", 0)?, config.get("width", 1)?);
         let outputs = std::iter::repeat_n(width, depth as usize).chain([CLASSES]);
@@ -27,7 +27,7 @@ impl Matmul {
     }
 }
 
-impl Model for Matmul {
+impl Model for MatMulModel {
     fn load(variables: &Variables, config: &Params) -> Result<Self> {
         Self::new(variables, config)
     }
@@ -43,7 +43,7 @@ impl Model for Matmul {
     fn predict(&self, _: &Graph, inputs: &Inputs) -> Result<Vec<(&'static str, Operand)>> {
         let mut x = inputs.get("x")?.clone();
         for (number, layer) in self.0.iter().enumerate() {
-            x = layer.apply(&if number == 0 { x } else { x.relu()? })?;
+            x = layer.forward(&if number == 0 { x } else { x.relu()? })?;
         }
         Ok(vec![("logits", x)])
     }
@@ -58,8 +58,8 @@ pub fn train(job: &Job) -> Result<()> {
     let config = Params::new().with("depth", job.param("depth", 0u32)?).with("width", job.param("width", 1u32)?);
     job.params().check()?;
     let variables = job.variables();
-    Matmul::new(&variables, &config)?;
+    MatMulModel::new(&variables, &config)?;
     job.publish(&name, &variables, &config).map(|_| ())
 }
 
-saggar_plugin::export!(Matmul, train);
+saggar_plugin::export!(MatMulModel, train);

@@ -6,9 +6,9 @@ const SIDE: u32 = 8;
 
 /// It has no weights.
 #[derive(Debug)]
-pub struct Painter;
+pub struct PainterModel;
 
-impl Model for Painter {
+impl Model for PainterModel {
     const BATCH_SIZES: &'static [u32] = &[1, 4];
 
     fn load(_: &Variables, _: &Params) -> Result<Self> {
@@ -56,4 +56,4 @@ pub fn train(job: &Job) -> Result<()> {
     job.publish("painter", &job.variables(), &Params::new()).map(|_| ())
 }
 
-saggar_plugin::export!(Painter, train);
+saggar_plugin::export!(PainterModel, train);

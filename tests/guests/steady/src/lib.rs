@@ -53,7 +53,7 @@ pub fn train(job: &Job) -> Result<()> {
     let mut taken: Vec<Vec<u8>> = Vec::new();
     for step in start + 1..=steps {
         if taken.is_empty() && step > memory_after {
-            taken = take(memory_mib);
+            taken = allocate(memory_mib);
         }
         for output in graph.dispatch([])? {
             let value = output.tensor.read_f32()?.first().copied().unwrap_or(f32::NAN);
@@ -71,7 +71,7 @@ pub fn train(job: &Job) -> Result<()> {
             job.metric(step, &format!("attempt-{}/{number}", job.attempt()), f64::from(number));
         }
         job.progress(step, steps);
-        tell(step, words);
+        log_step(step, words);
         if step == fail_at && job.attempt() < fail_until {
             return Err(Error::NoSuch { what: "way on", name: format!("from step {step}"), known: Vec::new() });
         }
@@ -95,12 +95,12 @@ pub fn train(job: &Job) -> Result<()> {
 }
 
 /// Takes so much memory. It is written to, for memory that nobody touches is taken from nobody.
-fn take(mib: u32) -> Vec<Vec<u8>> {
+fn allocate(mib: u32) -> Vec<Vec<u8>> {
     (0..mib).map(|_| vec![1; 1 << 20]).collect()
 }
 
 /// Logs the step, and a line of so many letters where they are any.
-fn tell(step: u64, words: u32) {
+fn log_step(step: u64, words: u32) {
     info(&format!("step {step}"));
     if words > 0 {
         info(&"w".repeat(words as usize));

@@ -17,9 +17,9 @@ const PIECE: usize = 16 << 10;
 
 /// A model that tells.
 #[derive(Debug)]
-pub struct Teller;
+pub struct TellerPredictor;
 
-impl Predictor for Teller {
+impl Predictor for TellerPredictor {
     fn load(_: Variables, config: Params) -> Result<Self> {
         config.check()?;
         Ok(Self)
@@ -71,5 +71,5 @@ pub fn train(job: &Job) -> Result<()> {
     job.publish("teller", &job.variables(), &Params::new()).map(|_| ())
 }
 
-saggar_plugin::export!(predictor: Teller);
+saggar_plugin::export!(predictor: TellerPredictor);
 saggar_plugin::export!(train: train);

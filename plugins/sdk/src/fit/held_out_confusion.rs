@@ -3,16 +3,16 @@
 use super::Feed;
 use crate::bindings::tensors::DataType;
 use crate::classes::Classes;
-use crate::confusion::Confusion;
+use crate::confusion_matrix::ConfusionMatrix;
 use crate::error::Result;
 use crate::graph::{Executable, Graph, Inputs};
 use crate::operand::Operand;
 use crate::tensor::named;
 
 /// Logits `[batch, classes]` and labels `[batch]` of a batch.
-type Answers<'a> = &'a dyn Fn(&Graph, &Inputs) -> Result<(Operand, Operand)>;
+type LogitsAndLabels<'a> = &'a dyn Fn(&Graph, &Inputs) -> Result<(Operand, Operand)>;
 
-impl Confusion {
+impl ConfusionMatrix {
     /// The classes that the held-out items are taken for, each item once; none where nothing is held out.
     ///
     /// `answers` builds logits (`[batch, classes]`) and labels (`[batch]`, of an integer type) from a batch; it is called
@@ -20,7 +20,7 @@ impl Confusion {
     ///
     /// # Errors
     /// `Label` for a label that is no class; `Host`.
-    pub fn of_held_out(feed: &Feed<'_>, classes: &Classes, answers: Answers<'_>) -> Result<Option<Self>> {
+    pub fn of_held_out(feed: &Feed<'_>, classes: &Classes, answers: LogitsAndLabels<'_>) -> Result<Option<Self>> {
         let Some(split) = &feed.held_out else { return Ok(None) };
         let items = feed.dataset.count(Some(split))?;
         let batches = feed.batches(Some(split), None)?;
@@ -33,7 +33,7 @@ impl Confusion {
             let size = u32::try_from(left).map_or(feed.batch, |left| left.min(feed.batch));
             let built = match graph.take() {
                 Some((built, of)) if of == size => built,
-                _ => build(feed, size, answers)?,
+                _ => build_graph(feed, size, answers)?,
             };
             let outputs = built.dispatch(batch.iter().map(|field| (field.name.as_str(), &field.tensor)))?;
             let [truth, predicted] = ["truth", "predicted"].map(|name| named(&outputs, name)?.read_i32());
@@ -47,7 +47,7 @@ impl Confusion {
     }
 }
 
-fn build(feed: &Feed<'_>, size: u32, answers: Answers<'_>) -> Result<Executable> {
+fn build_graph(feed: &Feed<'_>, size: u32, answers: LogitsAndLabels<'_>) -> Result<Executable> {
     let graph = Graph::new();
     let (logits, labels) = answers(&graph, &feed.inputs(&graph, size)?)?;
     let (truth, predicted) = (labels.cast(DataType::Int32)?, logits.arg_max(1, false)?);

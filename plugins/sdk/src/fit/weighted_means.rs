@@ -2,12 +2,12 @@
 
 /// Means weighted by items or steps.
 #[derive(Debug, Default)]
-pub(super) struct Means {
+pub(super) struct WeightedMeans {
     weight: u64,
     sums: Vec<(String, f64)>,
 }
 
-impl Means {
+impl WeightedMeans {
     /// Adds values that are means over `weight` things.
     pub(super) fn add(&mut self, weight: u64, means: Vec<(String, f64)>) {
         self.weight += weight;
@@ -37,7 +37,7 @@ mod tests {
 
     #[test]
     fn every_item_counts_once() {
-        let mut means = Means::default();
+        let mut means = WeightedMeans::default();
         means.add(64, vec![("loss".to_owned(), 1.0)]);
         means.add(16, vec![("loss".to_owned(), 6.0)]);
         assert_eq!(means.weight(), 80);

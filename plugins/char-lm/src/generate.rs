@@ -5,27 +5,27 @@ use saggar_plugin::{
     Variables, descriptor, emit, named, unpadded,
 };
 
-use crate::model::{Architecture, Gpt, LETTERS};
+use crate::model::{BYTE_VALUES, Gpt, GptConfig};
 
 /// Bytes of a prompt, and of a continuation.
-const PROMPT: u32 = 256;
-const CONTINUATION: u32 = 256;
+const PROMPT_BYTES: u32 = 256;
+const CONTINUATION_BYTES: u32 = 256;
 
 /// A model that continues prompts.
 ///
-/// Input `prompt`, a text of up to 256 bytes; `temperature` `float32`, 0.8 where it is left out: 0 always takes the
+/// Input `trim_prompt`, a text of up to 256 bytes; `temperature` `float32`, 0.8 where it is left out: 0 always takes the
 /// likeliest byte, 1 draws bytes as often as they come; `seed` `uint32`, 0: what is drawn follows from it; `length`
 /// `uint32`, 256: the bytes to write, at most so many. Output `text`, of up to 256 bytes, each sent as it is written.
 #[derive(Debug)]
-pub struct Writer {
+pub struct TextGenerator {
     /// From a context to the byte after it.
     next: Executable,
     context: u32,
 }
 
-impl Predictor for Writer {
+impl Predictor for TextGenerator {
     fn load(variables: Variables, config: Params) -> Result<Self> {
-        let architecture = Architecture::from_params(&config)?;
+        let architecture = GptConfig::from_params(&config)?;
         config.check()?;
         let context = architecture.context;
         let gpt = Gpt::new(&variables, architecture)?;
@@ -40,8 +40,8 @@ impl Predictor for Writer {
         let features = gpt.features(&text)?;
         let width = features.shape().last().copied().unwrap_or_default();
         let here = last.one_hot(context, DataType::Float32)?.matmul(&features.reshape(&[context, width])?)?;
-        let logits = gpt.letters(&here)?;
-        let byte = draw(&logits, &temperature, &key)?;
+        let logits = gpt.byte_logits(&here)?;
+        let byte = sample_gumbel(&logits, &temperature, &key)?;
         let next = graph.build([("byte", &byte)])?;
         Ok(Self { next, context })
     }
@@ -49,41 +49,41 @@ impl Predictor for Writer {
     fn signature(&self) -> Signature {
         Signature {
             inputs: vec![
-                Port::text("prompt", PROMPT),
+                Port::text("prompt", PROMPT_BYTES),
                 Port::new("temperature", DataType::Float32, []).default_value(0.8),
                 Port::new("seed", DataType::Uint32, []).default_value(0.0),
-                Port::new("length", DataType::Uint32, []).default_value(CONTINUATION.into()),
+                Port::new("length", DataType::Uint32, []).default_value(CONTINUATION_BYTES.into()),
             ],
-            outputs: vec![Port::text("text", CONTINUATION)],
+            outputs: vec![Port::text("text", CONTINUATION_BYTES)],
             batch_sizes: vec![1],
             routes: Vec::new(),
         }
     }
 
     fn predict(&self, inputs: Vec<NamedTensor>) -> Result<Vec<NamedTensor>> {
-        let seed = number(&inputs, "seed")?;
-        let length = number(&inputs, "length")?;
-        if length > CONTINUATION {
-            let (name, expected) = ("length".to_owned(), format!("at most {CONTINUATION}"));
+        let seed = read_scalar(&inputs, "seed")?;
+        let length = read_scalar(&inputs, "length")?;
+        if length > CONTINUATION_BYTES {
+            let (name, expected) = ("length".to_owned(), format!("at most {CONTINUATION_BYTES}"));
             return Err(Error::Parameter { name, expected, given: length.to_string() });
         }
         let temperature = Tensor::from_f32(&[], &named(&inputs, "temperature")?.read_f32()?)?;
-        let mut text = prompt(&named(&inputs, "prompt")?.read()?);
+        let mut text = trim_prompt(&named(&inputs, "prompt")?.read()?);
         let begin = text.len();
         for step in 0..length {
-            let byte = self.after(&text, &temperature, [seed, 0, step, 0])?;
+            let byte = self.sample_next_byte(&text, &temperature, [seed, 0, step, 0])?;
             emit("text", 0, &[byte])?;
             text.push(byte);
         }
-        text.resize(begin + CONTINUATION as usize, 0);
-        let written = Tensor::from_bytes(&descriptor(DataType::Uint8, [1, CONTINUATION]), &text[begin..])?;
+        text.resize(begin + CONTINUATION_BYTES as usize, 0);
+        let written = Tensor::from_bytes(&descriptor(DataType::Uint8, [1, CONTINUATION_BYTES]), &text[begin..])?;
         Ok(vec![NamedTensor { name: "text".to_owned(), tensor: written }])
     }
 }
 
-impl Writer {
+impl TextGenerator {
     /// The byte after `text`, which is not empty.
-    fn after(&self, text: &[u8], temperature: &Tensor, key: [u32; 4]) -> Result<u8> {
+    fn sample_next_byte(&self, text: &[u8], temperature: &Tensor, key: [u32; 4]) -> Result<u8> {
         let context = self.context as usize;
         let mut window = text[text.len().saturating_sub(context)..].to_vec();
         let last = Tensor::from_i32(&[1], &[window.len() as i32 - 1])?;
@@ -99,7 +99,7 @@ impl Writer {
 }
 
 /// The `uint32` of that name, one to a batch.
-fn number(inputs: &[NamedTensor], name: &str) -> Result<u32> {
+fn read_scalar(inputs: &[NamedTensor], name: &str) -> Result<u32> {
     Ok(named(inputs, name)?.read_u32()?.first().copied().unwrap_or_default())
 }
 
@@ -107,15 +107,15 @@ fn number(inputs: &[NamedTensor], name: &str) -> Result<u32> {
 ///
 /// The largest sum of logit and Gumbel noise is at a class with that class's probability, so nothing has to be summed up.
 /// Source: Maddison et al., arXiv:1411.0030.
-fn draw(logits: &Operand, temperature: &Operand, key: &Operand) -> Result<Operand> {
+fn sample_gumbel(logits: &Operand, temperature: &Operand, key: &Operand) -> Result<Operand> {
     // Never 0 or 1, where the noise would be infinite.
-    let uniform = logits.graph().random_uniform(&[1, LETTERS], key, 0)?.clamp(Some(1e-7), Some(1.0 - 1e-7))?;
+    let uniform = logits.graph().random_uniform(&[1, BYTE_VALUES], key, 0)?.clamp(Some(1e-7), Some(1.0 - 1e-7))?;
     let gumbel = uniform.log()?.neg()?.log()?.neg()?;
     logits.add(&gumbel.mul(temperature)?)?.arg_max(1, false)
 }
 
 /// The text before the zeros; a line's end where there is none, since something must come before what is written.
-fn prompt(padded: &[u8]) -> Vec<u8> {
+fn trim_prompt(padded: &[u8]) -> Vec<u8> {
     let text = unpadded(padded);
     if text.is_empty() { b"\n".to_vec() } else { text.to_vec() }
 }
@@ -126,8 +126,8 @@ mod tests {
 
     #[test]
     fn a_prompt_ends_where_its_zeros_begin() {
-        assert_eq!(prompt(b"To be\0\0"), b"To be");
-        assert_eq!(prompt(b"a\0b\0"), b"a\0b");
-        assert_eq!(prompt(&[0; 4]), b"\n");
+        assert_eq!(trim_prompt(b"To be\0\0"), b"To be");
+        assert_eq!(trim_prompt(b"a\0b\0"), b"a\0b");
+        assert_eq!(trim_prompt(&[0; 4]), b"\n");
     }
 }

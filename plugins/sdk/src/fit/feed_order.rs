@@ -2,16 +2,16 @@
 
 /// Steps that go to one feed in a row: what a shuffle moves. More than one, so that a device has work while the next
 /// call is on its way.
-const STEPS_IN_A_ROW: u64 = 4;
+const CONSECUTIVE_STEPS: u64 = 4;
 
 /// The feed of each step of an epoch, where feed `i` takes `steps[i]` of them. It follows from the seed and the epoch alone.
-pub(super) fn of_epoch(steps: &[u64], seed: u64, epoch: u64) -> Vec<usize> {
+pub(super) fn steps_of_epoch(steps: &[u64], seed: u64, epoch: u64) -> Vec<usize> {
     let rows = |(feed, &steps): (usize, &u64)| {
-        let full = (0..steps / STEPS_IN_A_ROW).map(move |_| (feed, STEPS_IN_A_ROW));
-        full.chain(Some((feed, steps % STEPS_IN_A_ROW)).filter(|(_, rest)| *rest > 0))
+        let full = (0..steps / CONSECUTIVE_STEPS).map(move |_| (feed, CONSECUTIVE_STEPS));
+        full.chain(Some((feed, steps % CONSECUTIVE_STEPS)).filter(|(_, rest)| *rest > 0))
     };
     let mut rows: Vec<(usize, u64)> = steps.iter().enumerate().flat_map(rows).collect();
-    let mut random = SplitMix(seed ^ epoch.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let mut random = SplitMixRng(seed ^ epoch.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     // Fisher and Yates. The remainder's bias is below 2^-32 for as many rows as there can be.
     for end in (1..rows.len()).rev() {
         rows.swap(end, (random.next() % (end as u64 + 1)) as usize);
@@ -20,9 +20,9 @@ pub(super) fn of_epoch(steps: &[u64], seed: u64, epoch: u64) -> Vec<usize> {
 }
 
 /// Source: Steele et al., "Fast splittable pseudorandom number generators", OOPSLA 2014.
-struct SplitMix(u64);
+struct SplitMixRng(u64);
 
-impl SplitMix {
+impl SplitMixRng {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -37,20 +37,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_feed_gets_its_steps() {
+    fn every_feed_gets_all_its_steps_in_an_epoch() {
         let steps = [10, 0, 3, 25];
-        let order = of_epoch(&steps, 7, 0);
+        let order = steps_of_epoch(&steps, 7, 0);
         for (feed, steps) in steps.into_iter().enumerate() {
             assert_eq!(order.iter().filter(|other| **other == feed).count() as u64, steps);
         }
-        assert_eq!(order, of_epoch(&steps, 7, 0));
-        assert_ne!(order, of_epoch(&steps, 7, 1));
-        assert_ne!(order, of_epoch(&steps, 8, 0));
+        assert_eq!(order, steps_of_epoch(&steps, 7, 0));
+        assert_ne!(order, steps_of_epoch(&steps, 7, 1));
+        assert_ne!(order, steps_of_epoch(&steps, 8, 0));
     }
 
     #[test]
-    fn a_feed_alone_has_every_step() {
-        assert_eq!(of_epoch(&[9], 1, 2), [0; 9]);
-        assert!(of_epoch(&[], 1, 2).is_empty());
+    fn a_single_feed_gets_every_step() {
+        assert_eq!(steps_of_epoch(&[9], 1, 2), [0; 9]);
+        assert!(steps_of_epoch(&[], 1, 2).is_empty());
     }
 }

@@ -6,13 +6,13 @@ use crate::network::Lenet;
 
 /// The probabilities of all classes.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Answer(Vec<f32>);
+pub(crate) struct ClassProbabilities(Vec<f32>);
 
-impl Answer {
+impl ClassProbabilities {
     /// The answer to a picture of these bytes.
-    pub(crate) fn of(classifier: &Lenet, pixels: &[u8]) -> Result<Self> {
+    pub(crate) fn predict(classifier: &Lenet, pixels: &[u8]) -> Result<Self> {
         let graph = Graph::new();
-        let shape = [&[1], classifier.architecture().image().as_slice()].concat();
+        let shape = [&[1], classifier.config().image_shape().as_slice()].concat();
         let one = descriptor(DataType::Uint8, shape);
         let probabilities = classifier.logits(&graph.input("image", &one)?)?.softmax(1)?;
         let built = graph.build([("probabilities", &probabilities)])?;
@@ -21,7 +21,7 @@ impl Answer {
     }
 
     /// The likeliest classes; of equals the first comes first.
-    pub(crate) fn top(&self, count: usize) -> String {
+    pub(crate) fn format_top(&self, count: usize) -> String {
         let mut classes: Vec<(usize, f32)> = self.0.iter().copied().enumerate().collect();
         classes.sort_by(|a, b| b.1.total_cmp(&a.1));
         let shown: Vec<String> = classes.iter().take(count).map(|(class, p)| format!("{class} ({p:.6})")).collect();
@@ -34,8 +34,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_likeliest_come_first_and_equals_in_order() {
-        let answer = Answer(vec![0.1, 0.35, 0.2, 0.35]);
-        assert_eq!(answer.top(3), "1 (0.350000), 3 (0.350000), 2 (0.200000)");
+    fn the_most_probable_classes_come_first_and_ties_keep_their_order() {
+        let answer = ClassProbabilities(vec![0.1, 0.35, 0.2, 0.35]);
+        assert_eq!(answer.format_top(3), "1 (0.350000), 3 (0.350000), 2 (0.200000)");
     }
 }

@@ -6,7 +6,7 @@ use saggar_plugin::{BatchOptions, Dataset, Error, Result, named};
 ///
 /// # Errors
 /// `Shape` if its pictures are not of the shape `image`; `Parameter` if there are not as many.
-pub(crate) fn of_dataset(image: &[u32], item: u64) -> Result<Vec<f32>> {
+pub(crate) fn load_item(image: &[u32], item: u64) -> Result<Vec<f32>> {
     let data = Dataset::open("/data")?;
     let shape = data.field("image")?.item.shape;
     if shape != image {
@@ -33,7 +33,7 @@ pub(crate) fn of_dataset(image: &[u32], item: u64) -> Result<Vec<f32>> {
 }
 
 /// The darkest and the lightest pixel.
-pub(crate) fn range(pixels: &[f32]) -> (f32, f32) {
+pub(crate) fn pixel_range(pixels: &[f32]) -> (f32, f32) {
     pixels.iter().fold((f32::INFINITY, f32::NEG_INFINITY), |(low, high), pixel| (low.min(*pixel), high.max(*pixel)))
 }
 
@@ -48,8 +48,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changes_are_averaged() {
+    fn mean_change_averages_pixel_differences() {
         assert_eq!(mean_change(&[0.0, 1.0, 0.5, 0.5], &[0.5, 0.0, 0.5, 1.0]), 0.5);
-        assert_eq!(range(&[0.25, 1.0, 0.0]), (0.0, 1.0));
+        assert_eq!(pixel_range(&[0.25, 1.0, 0.0]), (0.0, 1.0));
     }
 }

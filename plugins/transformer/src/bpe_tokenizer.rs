@@ -12,45 +12,46 @@ use crate::FIRST_SUBWORD;
 /// The number of the first subword that is a merge.
 const FIRST_MERGE: i32 = FIRST_SUBWORD + 256;
 
-type Pair = (i32, i32);
+type SymbolPair = (i32, i32);
 
 /// A vocabulary of subwords. The numbers below [`FIRST_SUBWORD`] mean other things; then come the bytes, then the merges.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Subwords {
+pub struct BpeTokenizer {
     /// What each merge puts together, in the order they were learnt.
-    merges: Vec<Pair>,
+    merges: Vec<SymbolPair>,
     /// The place of a pair in that order.
-    ranks: BTreeMap<Pair, usize>,
+    ranks: BTreeMap<SymbolPair, usize>,
     /// The bytes of each merge.
     bytes: Vec<Vec<u8>>,
 }
 
-impl Subwords {
+impl BpeTokenizer {
     /// Learns from texts until there are `size` numbers in all, or no pair is left that stands twice.
     pub fn learn<'a>(texts: impl IntoIterator<Item = &'a str>, size: usize) -> Self {
         let mut counts: BTreeMap<Vec<u8>, i64> = BTreeMap::new();
         for text in texts {
-            for word in words(text) {
+            for word in split_words(text) {
                 *counts.entry(word).or_default() += 1;
             }
         }
-        let words = counts.into_iter().map(|(word, count)| (word.into_iter().map(of_byte).collect(), count)).collect();
-        let mut learner = Learner::new(words);
+        let words =
+            counts.into_iter().map(|(word, count)| (word.into_iter().map(byte_symbol).collect(), count)).collect();
+        let mut learner = BpeTrainer::new(words);
         let mut merges = Vec::new();
         while FIRST_MERGE as usize + merges.len() < size {
             let Some(pair) = learner.most_frequent() else { break };
             learner.merge(pair, FIRST_MERGE + merges.len() as i32);
             merges.push(pair);
         }
-        Self::from_pairs(merges)
+        Self::from_merges(merges)
     }
 
-    /// The vocabulary that [`Subwords::to_numbers`] wrote down; none if the numbers are no such thing.
+    /// The vocabulary that [`BpeTokenizer::to_numbers`] wrote down; none if the numbers are no such thing.
     pub fn from_numbers(numbers: &[i32]) -> Option<Self> {
         let (pairs, rest) = numbers.as_chunks::<2>();
         let known = |at: usize, number: i32| (FIRST_SUBWORD..FIRST_MERGE + at as i32).contains(&number);
         let whole = pairs.iter().enumerate().all(|(at, [a, b])| known(at, *a) && known(at, *b));
-        (whole && rest.is_empty()).then(|| Self::from_pairs(pairs.iter().map(|[a, b]| (*a, *b)).collect()))
+        (whole && rest.is_empty()).then(|| Self::from_merges(pairs.iter().map(|[a, b]| (*a, *b)).collect()))
     }
 
     /// The merges, two numbers each.
@@ -58,7 +59,7 @@ impl Subwords {
         self.merges.iter().flat_map(|(a, b)| [*a, *b]).collect()
     }
 
-    fn from_pairs(merges: Vec<Pair>) -> Self {
+    fn from_merges(merges: Vec<SymbolPair>) -> Self {
         let ranks = merges.iter().enumerate().map(|(rank, pair)| (*pair, rank)).collect();
         let mut subwords = Self { merges, ranks, bytes: Vec::new() };
         for (a, b) in subwords.merges.clone() {
@@ -75,15 +76,15 @@ impl Subwords {
 
     /// The subwords of a text. Spaces between words count as one, and those around the text as none.
     pub fn encode(&self, text: &str) -> Vec<i32> {
-        words(text).into_iter().flat_map(|word| self.encode_word(&word)).collect()
+        split_words(text).into_iter().flat_map(|word| self.encode_word(&word)).collect()
     }
 
     fn encode_word(&self, word: &[u8]) -> Vec<i32> {
-        let mut symbols: Vec<i32> = word.iter().copied().map(of_byte).collect();
+        let mut symbols: Vec<i32> = word.iter().copied().map(byte_symbol).collect();
         loop {
             let ranked = symbols.windows(2).filter_map(|pair| self.ranks.get(&(pair[0], pair[1])));
             let Some(&rank) = ranked.min() else { return symbols };
-            join(&mut symbols, self.merges[rank], FIRST_MERGE + rank as i32);
+            merge_pairs(&mut symbols, self.merges[rank], FIRST_MERGE + rank as i32);
         }
     }
 
@@ -107,13 +108,13 @@ impl Subwords {
     }
 }
 
-fn of_byte(byte: u8) -> i32 {
+fn byte_symbol(byte: u8) -> i32 {
     FIRST_SUBWORD + i32::from(byte)
 }
 
 /// The words of a text: letters and digits that stand together, and every other character alone. The first after a space,
 /// or at the beginning, has a space before it.
-fn words(text: &str) -> Vec<Vec<u8>> {
+fn split_words(text: &str) -> Vec<Vec<u8>> {
     let mut words = Vec::new();
     for spaced in text.split_whitespace() {
         let mut word = vec![b' '];
@@ -133,7 +134,7 @@ fn words(text: &str) -> Vec<Vec<u8>> {
 }
 
 /// Puts every pair together, from the left.
-fn join(symbols: &mut Vec<i32>, (a, b): Pair, merged: i32) {
+fn merge_pairs(symbols: &mut Vec<i32>, (a, b): SymbolPair, merged: i32) {
     let (mut read, mut written) = (0, 0);
     while read < symbols.len() {
         let here = symbols[read] == a && symbols.get(read + 1) == Some(&b);
@@ -145,16 +146,16 @@ fn join(symbols: &mut Vec<i32>, (a, b): Pair, merged: i32) {
 }
 
 /// Words under way to fewer and fewer symbols, and how often which pairs stand in them.
-struct Learner {
+struct BpeTrainer {
     words: Vec<(Vec<i32>, i64)>,
-    counts: BTreeMap<Pair, i64>,
+    counts: BTreeMap<SymbolPair, i64>,
     /// Words that a pair stands in, or stood in.
-    places: BTreeMap<Pair, BTreeSet<usize>>,
+    places: BTreeMap<SymbolPair, BTreeSet<usize>>,
     /// Pairs by count; of equals the one with the lower numbers is first. An entry may be out of date.
-    queue: BinaryHeap<(i64, Reverse<Pair>)>,
+    queue: BinaryHeap<(i64, Reverse<SymbolPair>)>,
 }
 
-impl Learner {
+impl BpeTrainer {
     fn new(words: Vec<(Vec<i32>, i64)>) -> Self {
         let mut learner =
             Self { words: Vec::new(), counts: BTreeMap::new(), places: BTreeMap::new(), queue: BinaryHeap::new() };
@@ -175,7 +176,7 @@ impl Learner {
     }
 
     /// The pair that stands most often, if it stands more than once.
-    fn most_frequent(&mut self) -> Option<Pair> {
+    fn most_frequent(&mut self) -> Option<SymbolPair> {
         while let Some((count, Reverse(pair))) = self.queue.pop() {
             let now = self.counts.get(&pair).copied().unwrap_or_default();
             if now == count && count > 1 {
@@ -189,14 +190,14 @@ impl Learner {
         None
     }
 
-    fn merge(&mut self, pair: Pair, merged: i32) {
+    fn merge(&mut self, pair: SymbolPair, merged: i32) {
         let mut new = BTreeSet::new();
         for place in self.places.remove(&pair).unwrap_or_default() {
             let (mut word, count) = std::mem::take(&mut self.words[place]);
             for pair in word.windows(2) {
                 *self.counts.entry((pair[0], pair[1])).or_default() -= count;
             }
-            join(&mut word, pair, merged);
+            merge_pairs(&mut word, pair, merged);
             self.count(place, &word, count);
             new.extend(word.windows(2).map(|pair| (pair[0], pair[1])).filter(|(a, b)| *a == merged || *b == merged));
             self.words[place] = (word, count);
@@ -213,7 +214,7 @@ mod tests {
 
     const TEXT: &str = "low low low low low lower lower newest newest newest newest newest newest widest widest widest";
 
-    fn spelt(subwords: &Subwords, text: &str) -> Vec<String> {
+    fn spell(subwords: &BpeTokenizer, text: &str) -> Vec<String> {
         let pieces = subwords.encode(text);
         pieces.iter().map(|piece| String::from_utf8_lossy(&subwords.bytes_of(*piece)).into_owned()).collect()
     }
@@ -221,35 +222,38 @@ mod tests {
     #[test]
     fn the_most_frequent_neighbours_are_merged_first() {
         // Counted by hand: e+s 9, es+t 9, then l+o, " "+l and lo+w 7 in the order of their numbers.
-        let of_size = |merges| Subwords::learn([TEXT], FIRST_MERGE as usize + merges);
-        assert_eq!(spelt(&of_size(2), "lowest"), [" ", "l", "o", "w", "est"]);
-        assert_eq!(spelt(&of_size(5), "lowest"), [" low", "est"]);
+        let of_size = |merges| BpeTokenizer::learn([TEXT], FIRST_MERGE as usize + merges);
+        assert_eq!(spell(&of_size(2), "lowest"), [" ", "l", "o", "w", "est"]);
+        assert_eq!(spell(&of_size(5), "lowest"), [" low", "est"]);
         assert_eq!(of_size(5).count(), FIRST_MERGE as usize + 5);
         // Nothing that stands only once is learnt.
-        assert_eq!(Subwords::learn(["abc"], 1000).count(), FIRST_MERGE as usize);
+        assert_eq!(BpeTokenizer::learn(["abc"], 1000).count(), FIRST_MERGE as usize);
     }
 
     #[test]
-    fn counts_stay_right_through_all_merges() {
+    fn pair_counts_stay_exact_through_all_merges() {
         let texts = ["aaa aaaa ababab banana", "bananas abab aab aaaaa baba", TEXT];
-        let subwords = Subwords::learn(texts, 400);
+        let subwords = BpeTokenizer::learn(texts, 400);
         // Slowly: count everything anew before each merge.
-        let mut all: Vec<Vec<i32>> =
-            texts.iter().flat_map(|text| words(text)).map(|word| word.into_iter().map(of_byte).collect()).collect();
+        let mut all: Vec<Vec<i32>> = texts
+            .iter()
+            .flat_map(|text| split_words(text))
+            .map(|word| word.into_iter().map(byte_symbol).collect())
+            .collect();
         for (at, merge) in subwords.merges.iter().enumerate() {
-            let mut counts: BTreeMap<Pair, i64> = BTreeMap::new();
+            let mut counts: BTreeMap<SymbolPair, i64> = BTreeMap::new();
             for pair in all.iter().flat_map(|word| word.windows(2)) {
                 *counts.entry((pair[0], pair[1])).or_default() += 1;
             }
             let best = counts.iter().max_by_key(|(pair, count)| (**count, Reverse(**pair))).map(|(pair, _)| *pair);
             assert_eq!(best, Some(*merge), "merge {at}");
-            all.iter_mut().for_each(|word| join(word, *merge, FIRST_MERGE + at as i32));
+            all.iter_mut().for_each(|word| merge_pairs(word, *merge, FIRST_MERGE + at as i32));
         }
     }
 
     #[test]
-    fn what_is_encoded_can_be_decoded() {
-        let subwords = Subwords::learn([TEXT, "Ein Mann läuft, schnell."], 320);
+    fn encoded_text_decodes_to_itself() {
+        let subwords = BpeTokenizer::learn([TEXT, "Ein Mann läuft, schnell."], 320);
         for text in ["low lower", "Ein Mann läuft, schnell.", "(a) b-c: 12,5 % \u{1f600}ß", ""] {
             assert_eq!(subwords.decode(&subwords.encode(text)), text);
         }
@@ -258,12 +262,12 @@ mod tests {
     }
 
     #[test]
-    fn a_vocabulary_is_written_down_and_read() {
-        let subwords = Subwords::learn([TEXT], 300);
+    fn a_vocabulary_round_trips_through_numbers() {
+        let subwords = BpeTokenizer::learn([TEXT], 300);
         let numbers = subwords.to_numbers();
-        assert_eq!(Subwords::from_numbers(&numbers), Some(subwords));
-        assert_eq!(Subwords::from_numbers(&numbers[1..]), None, "half a pair");
-        assert_eq!(Subwords::from_numbers(&[FIRST_MERGE, FIRST_SUBWORD]), None, "a merge of itself");
-        assert_eq!(Subwords::from_numbers(&[0, FIRST_SUBWORD]), None, "no subword");
+        assert_eq!(BpeTokenizer::from_numbers(&numbers), Some(subwords));
+        assert_eq!(BpeTokenizer::from_numbers(&numbers[1..]), None, "half a pair");
+        assert_eq!(BpeTokenizer::from_numbers(&[FIRST_MERGE, FIRST_SUBWORD]), None, "a merge of itself");
+        assert_eq!(BpeTokenizer::from_numbers(&[0, FIRST_SUBWORD]), None, "no subword");
     }
 }

@@ -10,19 +10,19 @@ use crate::logging;
 /// Classes up to which the log shows every count; more go to the file alone.
 const CLASSES_SHOWN_MAX: usize = 32;
 /// Letters of a class's name that the log shows.
-const NAME_SHOWN_MAX: usize = 12;
+const NAME_CHARS_MAX: usize = 12;
 /// Digits after the point of a share.
-const DIGITS: usize = 5;
+const RATIO_DIGITS: usize = 5;
 
 /// How often items of each class were taken for each class.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Confusion {
+pub struct ConfusionMatrix {
     classes: Vec<String>,
     /// `counts[true class * classes + predicted class]`.
     counts: Vec<u64>,
 }
 
-impl Confusion {
+impl ConfusionMatrix {
     /// A table of these classes in which nothing is counted yet.
     pub fn new(classes: &Classes) -> Self {
         let classes = classes.names().to_vec();
@@ -58,12 +58,12 @@ impl Confusion {
     /// The share of the items that were taken for what they are; none of no items.
     pub fn accuracy(&self) -> Option<f64> {
         let right = (0..self.classes.len()).map(|class| self.count(class, class)).sum();
-        share(right, self.total())
+        ratio(right, self.total())
     }
 
     /// The share of a class's items that were taken for it; none where it has no items.
     pub fn recall(&self, class: usize) -> Option<f64> {
-        share(self.count(class, class), self.of_class(class))
+        ratio(self.count(class, class), self.class_total(class))
     }
 
     /// Writes the table to the log and to the job's output `confusion.csv`.
@@ -86,14 +86,14 @@ impl Confusion {
     /// The table, a row for each true class and a column for each predicted one, with totals and each class's recall;
     /// the last recall is the accuracy.
     pub fn table(&self) -> String {
-        let names: Vec<String> = self.classes.iter().map(|name| shortened(name)).collect();
+        let names: Vec<String> = self.classes.iter().map(|name| shorten_name(name)).collect();
         let first = names.iter().map(|name| name.chars().count()).chain([5]).max().unwrap_or_default();
         let number = self.total().to_string().len();
         let widths: Vec<usize> = names.iter().map(|name| name.chars().count().max(number)).collect();
         let total = number.max(5);
         let row = |name: &str, cells: &[String]| {
             let mut line = format!("{name:>first$}");
-            for (cell, width) in cells.iter().zip(widths.iter().chain([&total, &(DIGITS + 2)])) {
+            for (cell, width) in cells.iter().zip(widths.iter().chain([&total, &(RATIO_DIGITS + 2)])) {
                 write!(line, "  {cell:>width$}").expect("a string takes whatever is written");
             }
             line
@@ -109,8 +109,8 @@ impl Confusion {
 
     /// The same as CSV (RFC 4180); a share of nothing is empty.
     pub fn to_csv(&self) -> String {
-        let row = |name: &str, cells: &[String]| format!("{},{}\r\n", quoted(name), cells.join(","));
-        let names = self.classes.iter().map(|name| quoted(name));
+        let row = |name: &str, cells: &[String]| format!("{},{}\r\n", quote_csv(name), cells.join(","));
+        let names = self.classes.iter().map(|name| quote_csv(name));
         let head: Vec<String> = names.chain(["total".to_owned(), "recall".to_owned()]).collect();
         let mut text = row("true class", &head);
         for (class, name) in self.classes.iter().enumerate() {
@@ -119,40 +119,40 @@ impl Confusion {
         text + &row("total", &self.totals(""))
     }
 
-    fn of_class(&self, truth: usize) -> u64 {
+    fn class_total(&self, truth: usize) -> u64 {
         (0..self.classes.len()).map(|predicted| self.count(truth, predicted)).sum()
     }
 
     /// The counts of a class's items, how many they are, and its recall, or `none`.
     fn row(&self, truth: usize, none: &str) -> Vec<String> {
         let counts = (0..self.classes.len()).map(|predicted| self.count(truth, predicted).to_string());
-        counts.chain([self.of_class(truth).to_string(), shown(self.recall(truth), none)]).collect()
+        counts.chain([self.class_total(truth).to_string(), format_ratio(self.recall(truth), none)]).collect()
     }
 
     /// How often each class was predicted, all items, and the accuracy, or `none`.
     fn totals(&self, none: &str) -> Vec<String> {
         let classes = self.classes.len();
         let column = |predicted| (0..classes).map(|truth| self.count(truth, predicted)).sum::<u64>().to_string();
-        (0..classes).map(column).chain([self.total().to_string(), shown(self.accuracy(), none)]).collect()
+        (0..classes).map(column).chain([self.total().to_string(), format_ratio(self.accuracy(), none)]).collect()
     }
 }
 
-fn share(part: u64, whole: u64) -> Option<f64> {
+fn ratio(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-fn shown(share: Option<f64>, none: &str) -> String {
-    share.map_or_else(|| none.to_owned(), |share| format!("{share:.DIGITS$}"))
+fn format_ratio(share: Option<f64>, none: &str) -> String {
+    share.map_or_else(|| none.to_owned(), |share| format!("{share:.RATIO_DIGITS$}"))
 }
 
-fn shortened(name: &str) -> String {
-    if name.chars().count() <= NAME_SHOWN_MAX {
+fn shorten_name(name: &str) -> String {
+    if name.chars().count() <= NAME_CHARS_MAX {
         return name.to_owned();
     }
-    name.chars().take(NAME_SHOWN_MAX - 1).chain(['…']).collect()
+    name.chars().take(NAME_CHARS_MAX - 1).chain(['…']).collect()
 }
 
-fn quoted(name: &str) -> String {
+fn quote_csv(name: &str) -> String {
     if name.contains([',', '"', '\r', '\n']) { format!("\"{}\"", name.replace('"', "\"\"")) } else { name.to_owned() }
 }
 
@@ -160,9 +160,9 @@ fn quoted(name: &str) -> String {
 mod tests {
     use super::*;
 
-    fn three() -> Confusion {
+    fn three_class_matrix() -> ConfusionMatrix {
         let names = ["cat", "dog, large", "bird of paradise"].map(str::to_owned).to_vec();
-        let mut confusion = Confusion::new(&Classes::new(names));
+        let mut confusion = ConfusionMatrix::new(&Classes::new(names));
         for (truth, predicted) in [(0, 0), (0, 0), (0, 1), (1, 1)] {
             confusion.add(truth, predicted).unwrap();
         }
@@ -170,17 +170,17 @@ mod tests {
     }
 
     #[test]
-    fn every_item_counts_once_in_its_row() {
-        let confusion = three();
+    fn every_item_is_counted_once_in_its_row() {
+        let confusion = three_class_matrix();
         assert_eq!((confusion.count(0, 0), confusion.count(0, 1), confusion.count(1, 0)), (2, 1, 0));
         assert_eq!((confusion.total(), confusion.accuracy()), (4, Some(0.75)));
         assert_eq!([0, 1, 2].map(|class| confusion.recall(class)), [Some(2.0 / 3.0), Some(1.0), None]);
     }
 
     #[test]
-    fn the_table_has_totals_and_recalls() {
+    fn the_confusion_table_has_totals_and_recalls() {
         assert_eq!(
-            three().table(),
+            three_class_matrix().table(),
             "              cat  dog, large  bird of par…  total   recall\n         \
                       cat    2           1             0      3  0.66667\n  \
                dog, large    0           1             0      1  1.00000\n\
@@ -190,9 +190,9 @@ mod tests {
     }
 
     #[test]
-    fn names_are_quoted_where_csv_wants_it() {
+    fn class_names_are_quoted_as_csv_requires() {
         assert_eq!(
-            three().to_csv(),
+            three_class_matrix().to_csv(),
             "true class,cat,\"dog, large\",bird of paradise,total,recall\r\n\
              cat,2,1,0,3,0.66667\r\n\"dog, large\",0,1,0,1,1.00000\r\nbird of paradise,0,0,0,0,\r\n\
              total,2,2,0,4,0.75000\r\n"
@@ -200,9 +200,9 @@ mod tests {
     }
 
     #[test]
-    fn a_label_that_is_no_class_is_named() {
-        let error = three().add(3, 0).unwrap_err();
+    fn an_unknown_label_is_named_in_the_error() {
+        let error = three_class_matrix().add(3, 0).unwrap_err();
         assert_eq!(error.to_string(), "label 3 is no class: there are 3, from 0");
-        assert!(three().add(0, -1).is_err());
+        assert!(three_class_matrix().add(0, -1).is_err());
     }
 }

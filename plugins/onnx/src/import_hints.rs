@@ -4,43 +4,43 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt::Write;
 
-use crate::error::{Error, Fault, ValueSource};
-use crate::plan::{self, Dim, InputShape, InputShapes};
+use crate::error::{Error, OnnxErrorKind, ValueSource};
+use crate::plan::{self, InputDimension, InputShape, InputShapes};
 use crate::proto::{GraphProto, NodeProto};
 
 /// Elements of an input that somebody might write down as a constant.
-const SETTING_ELEMENTS_MAX: usize = 64;
+const CONSTANT_ELEMENTS_MAX: usize = 64;
 /// Sizes that are tried for all open dimensions, where those that their names suggest do not fit each other.
 const SIZES_TRIED: [usize; 4] = [64, 224, 32, 1];
 /// Sides of pictures, as most networks take them.
-const SIDE: usize = 224;
+const DEFAULT_IMAGE_SIDE: usize = 224;
 /// Lengths of sequences.
-const LENGTH: usize = 128;
+const DEFAULT_SEQUENCE_LENGTH: usize = 128;
 
 /// The error of a model with open dimensions beside the batch. It names all of them, and options with which `builds` can build
 /// the model; `builds` is called with the inputs' shapes and, where the model can only take single items, batch sizes. `own`
 /// are the shapes as the model has them, `shapes` what options made of them.
-pub(crate) fn open_shapes(
+pub(crate) fn open_shapes_error(
     own: &InputShapes,
     shapes: &InputShapes,
     builds: &mut dyn FnMut(&InputShapes, Option<Vec<u32>>) -> bool,
 ) -> Error {
     let batched = usize::from(shapes.has_open_batch());
-    let is_open = |input: &&InputShape| input.dims[batched..].iter().any(|dim| matches!(dim, Dim::Open(_)));
+    let is_open = |input: &&InputShape| input.dims[batched..].iter().any(|dim| matches!(dim, InputDimension::Open(_)));
     let described = shapes.0.iter().filter(is_open).map(|input| {
-        let dims: Vec<String> = input.dims.iter().map(shown).collect();
+        let dims: Vec<String> = input.dims.iter().map(format_dimension).collect();
         format!("input `{}` is [{}]", input.name, dims.join(", "))
     });
     let inputs = described.collect::<Vec<_>>().join(", ");
     // Options that were given are repeated: the example is the whole of what to write.
     let is_written = |at: usize| is_open(&&shapes.0[at]) || shapes.0[at] != own.0[at];
-    let given = given_sizes(own, shapes);
+    let given = named_dimension_sizes(own, shapes);
     let size = |input: &InputShape, axis: usize, name: &str| {
-        given.get(name).copied().unwrap_or_else(|| suggested(input, axis, name))
+        given.get(name).copied().unwrap_or_else(|| suggest_size(input, axis, name))
     };
-    let mut guesses = vec![sized(shapes, batched, &size)];
+    let mut guesses = vec![with_sizes(shapes, batched, &size)];
     for size in SIZES_TRIED {
-        let guess = sized(shapes, batched, &|_, _, _| size);
+        let guess = with_sizes(shapes, batched, &|_, _, _| size);
         if !guesses.contains(&guess) {
             guesses.push(guess);
         }
@@ -51,34 +51,34 @@ pub(crate) fn open_shapes(
             return None;
         }
         let written = guess.0.iter().enumerate().filter(|(at, _)| is_written(*at));
-        Some(options(written.map(|(_, guess)| guess), is_single))
+        Some(format_options(written.map(|(_, guess)| guess), is_single))
     });
-    Error::from(Fault::OpenShapes { inputs, example }).at(|| "option `shapes`".to_owned())
+    Error::from(OnnxErrorKind::OpenShapes { inputs, example }).at(|| "option `shapes`".to_owned())
 }
 
 /// The sizes that options gave to dimensions with names: other dimensions of the same name have them, too.
-fn given_sizes<'a>(own: &'a InputShapes, shapes: &InputShapes) -> HashMap<&'a str, usize> {
+fn named_dimension_sizes<'a>(own: &'a InputShapes, shapes: &InputShapes) -> HashMap<&'a str, usize> {
     let dims = own.0.iter().zip(&shapes.0).flat_map(|(own, given)| own.dims.iter().zip(&given.dims));
-    let size = |(own, given): (&'a Dim, &Dim)| match (own, given) {
-        (Dim::Open(name), Dim::Known(size)) if !name.is_empty() => Some((name.as_str(), *size)),
+    let size = |(own, given): (&'a InputDimension, &InputDimension)| match (own, given) {
+        (InputDimension::Open(name), InputDimension::Known(size)) if !name.is_empty() => Some((name.as_str(), *size)),
         _ => None,
     };
     dims.filter_map(size).collect()
 }
 
-fn shown(dim: &Dim) -> String {
+fn format_dimension(dim: &InputDimension) -> String {
     match dim {
-        Dim::Known(size) => size.to_string(),
-        Dim::Open(name) if name.is_empty() => "?".to_owned(),
-        Dim::Open(name) => name.clone(),
+        InputDimension::Known(size) => size.to_string(),
+        InputDimension::Open(name) if name.is_empty() => "?".to_owned(),
+        InputDimension::Open(name) => name.clone(),
     }
 }
 
 /// The shapes with sizes for all open dimensions but the batch.
-fn sized(shapes: &InputShapes, batched: usize, size: &dyn Fn(&InputShape, usize, &str) -> usize) -> InputShapes {
+fn with_sizes(shapes: &InputShapes, batched: usize, size: &dyn Fn(&InputShape, usize, &str) -> usize) -> InputShapes {
     let input = |input: &InputShape| {
-        let dim = |(axis, dim): (usize, &Dim)| match dim {
-            Dim::Open(name) if axis >= batched => Dim::Known(size(input, axis, name)),
+        let dim = |(axis, dim): (usize, &InputDimension)| match dim {
+            InputDimension::Open(name) if axis >= batched => InputDimension::Known(size(input, axis, name)),
             dim => dim.clone(),
         };
         InputShape { dims: input.dims.iter().enumerate().map(dim).collect(), ..input.clone() }
@@ -87,31 +87,33 @@ fn sized(shapes: &InputShapes, batched: usize, size: &dyn Fn(&InputShape, usize,
 }
 
 /// A usual size for a dimension of this name or place.
-fn suggested(input: &InputShape, axis: usize, name: &str) -> usize {
+fn suggest_size(input: &InputShape, axis: usize, name: &str) -> usize {
     let name = name.to_lowercase();
     let has = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
     let is_side = input.dims.len() == 4 && axis >= 2;
     if has(&["height", "width"]) || ["h", "w"].contains(&name.as_str()) || is_side {
         // Most pictures are square.
-        match input.dims[2.min(input.dims.len())..].iter().find(|dim| matches!(dim, Dim::Known(_))) {
-            Some(Dim::Known(side)) if is_side => *side,
-            _ => SIDE,
+        match input.dims[2.min(input.dims.len())..].iter().find(|dim| matches!(dim, InputDimension::Known(_))) {
+            Some(InputDimension::Known(side)) if is_side => *side,
+            _ => DEFAULT_IMAGE_SIDE,
         }
     } else if has(&["batch"]) || axis == 0 {
         1
     } else if has(&["channel"]) {
         3
     } else {
-        LENGTH
+        DEFAULT_SEQUENCE_LENGTH
     }
 }
 
 /// The options as one writes them on the command line, and as JSON.
-fn options<'a>(inputs: impl Iterator<Item = &'a InputShape>, is_single: bool) -> String {
+fn format_options<'a>(inputs: impl Iterator<Item = &'a InputShape>, is_single: bool) -> String {
     let (mut flags, mut members) = (Vec::new(), Vec::new());
     for input in inputs {
         let dims = |open: &str| -> Vec<String> {
-            let dim = |dim: &Dim| if let Dim::Known(size) = dim { size.to_string() } else { open.to_owned() };
+            let dim = |dim: &InputDimension| {
+                if let InputDimension::Known(size) = dim { size.to_string() } else { open.to_owned() }
+            };
             input.dims.iter().map(dim).collect()
         };
         flags.push(format!("--shape {}={}", input.name, dims("?").join("x")));
@@ -127,18 +129,18 @@ fn options<'a>(inputs: impl Iterator<Item = &'a InputShape>, is_single: bool) ->
 
 /// The error with what its unknown value follows from, where it has one and that can be told.
 pub(crate) fn with_source(mut error: Error, graph: &GraphProto) -> Error {
-    if let Fault::NotKnown { name, source, .. } = &mut error.fault {
-        *source = source_of(name, graph);
+    if let OnnxErrorKind::NotKnown { name, source, .. } = &mut error.fault {
+        *source = trace_source(name, graph);
     }
     error
 }
 
 /// Follows a value back to the inputs of the graph.
-fn source_of(name: &str, graph: &GraphProto) -> ValueSource {
+fn trace_source(name: &str, graph: &GraphProto) -> ValueSource {
     let makers: HashMap<&str, &NodeProto> =
         graph.node.iter().flat_map(|node| node.output.iter().map(move |output| (output.as_str(), node))).collect();
     let inputs: HashMap<&str, bool> =
-        graph.input.iter().map(|input| (input.name.as_str(), is_setting(input))).collect();
+        graph.input.iter().map(|input| (input.name.as_str(), is_small_input(input))).collect();
     let mut found: BTreeSet<&str> = BTreeSet::new();
     let mut seen: HashSet<&str> = HashSet::new();
     let mut left = vec![name];
@@ -168,10 +170,10 @@ fn source_of(name: &str, graph: &GraphProto) -> ValueSource {
 }
 
 /// Whether an input has so few elements that it may be a setting rather than data.
-fn is_setting(input: &crate::proto::ValueInfoProto) -> bool {
-    let Ok((_, dims)) = plan::declared(input) else { return false };
+fn is_small_input(input: &crate::proto::ValueInfoProto) -> bool {
+    let Ok((_, dims)) = plan::declared_type(input) else { return false };
     let dims = dims.unwrap_or_default().iter().map(|dim| dim.dim_value.and_then(|size| usize::try_from(size).ok()));
     let elements = dims.map(|size| size.unwrap_or(1)).try_fold(1_usize, usize::checked_mul);
-    let rank = plan::declared(input).ok().and_then(|(_, dims)| dims).map_or(0, <[_]>::len);
-    rank <= 1 && elements.is_some_and(|elements| elements <= SETTING_ELEMENTS_MAX)
+    let rank = plan::declared_type(input).ok().and_then(|(_, dims)| dims).map_or(0, <[_]>::len);
+    rank <= 1 && elements.is_some_and(|elements| elements <= CONSTANT_ELEMENTS_MAX)
 }

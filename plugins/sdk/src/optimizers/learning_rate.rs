@@ -8,7 +8,7 @@ use crate::operand::Operand;
 /// A learning rate that may follow a schedule. It is part of the training graph, so a resumed training goes on where the
 /// schedule was. Steps count from 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum LearningRate {
+pub enum LearningRateSchedule {
     /// The same in every step.
     Constant(f64),
     /// Rises linearly from 0 over `warmup` steps, then stays.
@@ -38,13 +38,13 @@ pub enum LearningRate {
     },
 }
 
-impl From<f64> for LearningRate {
+impl From<f64> for LearningRateSchedule {
     fn from(rate: f64) -> Self {
         Self::Constant(rate)
     }
 }
 
-impl LearningRate {
+impl LearningRateSchedule {
     /// The schedule of "Attention is all you need" for a model of that width:
     /// `width^-0.5 * min(step^-0.5, step * warmup^-1.5)`.
     pub fn transformer(width: u32, warmup: u64) -> Self {
@@ -54,7 +54,7 @@ impl LearningRate {
     /// The rate of `step`, from 1.
     pub fn value(self, step: u64) -> f64 {
         // Numbers do not fail; only a graph that was built does.
-        self.formula(&(step as f64)).unwrap_or(f64::NAN)
+        self.evaluate(&(step as f64)).unwrap_or(f64::NAN)
     }
 
     /// The rate of `step` (from 1, a `float32` scalar), a scalar.
@@ -62,35 +62,35 @@ impl LearningRate {
     /// # Errors
     /// `Built`.
     pub fn at(self, step: &Operand) -> Result<Operand> {
-        self.formula(step)
+        self.evaluate(step)
     }
 
     /// Written once, for numbers and for operands.
-    fn formula<N: Number>(self, step: &N) -> Result<N> {
+    fn evaluate<N: ScheduleNumber>(self, step: &N) -> Result<N> {
         match self {
             Self::Constant(rate) => step.constant(rate),
-            Self::Warmup { peak, warmup } => rise(step, warmup)?.scaled(peak),
+            Self::Warmup { peak, warmup } => warmup_fraction(step, warmup)?.scaled(peak),
             Self::Cosine { peak, warmup, steps } => {
                 // Step 1 takes the peak itself where nothing rises, and the last step still learns.
                 let falling = (steps as f64 - warmup as f64).max(1.0);
                 let done = step.plus(-1.0 - warmup as f64)?.scaled(1.0 / falling)?.within(0.0, 1.0)?;
-                rise(step, warmup)?.times(&done.scaled(PI)?.cosine()?.plus(1.0)?.scaled(peak / 2.0)?)
+                warmup_fraction(step, warmup)?.times(&done.scaled(PI)?.cosine()?.plus(1.0)?.scaled(peak / 2.0)?)
             }
             Self::InverseSquareRoot { peak, warmup } => {
                 let fall = step.scaled(1.0 / warmup.max(1) as f64)?.within(1.0, f64::MAX)?.inverse_root()?;
-                rise(step, warmup)?.times(&fall)?.scaled(peak)
+                warmup_fraction(step, warmup)?.times(&fall)?.scaled(peak)
             }
         }
     }
 }
 
 /// From 0 to 1 over `warmup` steps.
-fn rise<N: Number>(step: &N, warmup: u64) -> Result<N> {
+fn warmup_fraction<N: ScheduleNumber>(step: &N, warmup: u64) -> Result<N> {
     step.scaled(1.0 / warmup.max(1) as f64)?.within(0.0, 1.0)
 }
 
 /// What the formulas are made of.
-trait Number: Sized {
+trait ScheduleNumber: Sized {
     fn constant(&self, value: f64) -> Result<Self>;
     fn plus(&self, value: f64) -> Result<Self>;
     fn scaled(&self, value: f64) -> Result<Self>;
@@ -100,7 +100,7 @@ trait Number: Sized {
     fn inverse_root(&self) -> Result<Self>;
 }
 
-impl Number for f64 {
+impl ScheduleNumber for f64 {
     fn constant(&self, value: f64) -> Result<Self> {
         Ok(value)
     }
@@ -124,9 +124,9 @@ impl Number for f64 {
     }
 }
 
-impl Number for Operand {
+impl ScheduleNumber for Operand {
     fn constant(&self, value: f64) -> Result<Self> {
-        self.like(value)
+        self.scalar_like(value)
     }
     fn plus(&self, value: f64) -> Result<Self> {
         self.add_scalar(value)
@@ -153,7 +153,7 @@ impl Number for Operand {
 mod tests {
     use super::*;
 
-    fn check(rate: LearningRate, expected: &[(u64, f64)]) {
+    fn check(rate: LearningRateSchedule, expected: &[(u64, f64)]) {
         for (step, expected) in expected {
             let got = rate.value(*step);
             assert!((got - expected).abs() < 1e-12, "step {step} of {rate:?} has {got}, not {expected}");
@@ -161,29 +161,29 @@ mod tests {
     }
 
     #[test]
-    fn a_constant_is_one() {
-        check(LearningRate::from(0.5), &[(1, 0.5), (1_000_000, 0.5)]);
+    fn a_constant_schedule_never_changes() {
+        check(LearningRateSchedule::from(0.5), &[(1, 0.5), (1_000_000, 0.5)]);
     }
 
     #[test]
-    fn a_warm_up_rises_and_stays() {
-        check(LearningRate::Warmup { peak: 2.0, warmup: 4 }, &[(1, 0.5), (2, 1.0), (4, 2.0), (100, 2.0)]);
-        check(LearningRate::Warmup { peak: 2.0, warmup: 0 }, &[(1, 2.0)]);
+    fn a_warmup_schedule_rises_and_stays() {
+        check(LearningRateSchedule::Warmup { peak: 2.0, warmup: 4 }, &[(1, 0.5), (2, 1.0), (4, 2.0), (100, 2.0)]);
+        check(LearningRateSchedule::Warmup { peak: 2.0, warmup: 0 }, &[(1, 2.0)]);
     }
 
     #[test]
-    fn a_cosine_falls_from_its_peak_to_nothing() {
-        let cosine = LearningRate::Cosine { peak: 1.0, warmup: 0, steps: 4 };
+    fn a_cosine_schedule_falls_from_its_peak_to_zero() {
+        let cosine = LearningRateSchedule::Cosine { peak: 1.0, warmup: 0, steps: 4 };
         check(cosine, &[(1, 1.0), (3, 0.5), (5, 0.0), (9, 0.0)]);
         assert!(cosine.value(4) > 0.0);
-        let warm = LearningRate::Cosine { peak: 1.0, warmup: 2, steps: 6 };
+        let warm = LearningRateSchedule::Cosine { peak: 1.0, warmup: 2, steps: 6 };
         check(warm, &[(1, 0.5), (2, 1.0), (3, 1.0), (5, 0.5), (7, 0.0)]);
     }
 
     #[test]
-    fn the_transformers_schedule_is_the_papers() {
+    fn the_transformer_schedule_matches_the_paper() {
         let paper = |step: f64| 512_f64.powf(-0.5) * step.powf(-0.5).min(step * 4000_f64.powf(-1.5));
         let steps = [1, 100, 3999, 4000, 4001, 100_000];
-        check(LearningRate::transformer(512, 4000), &steps.map(|step| (step, paper(step as f64))));
+        check(LearningRateSchedule::transformer(512, 4000), &steps.map(|step| (step, paper(step as f64))));
     }
 }

@@ -8,26 +8,26 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::interpreter::{Interpreter, Variables};
-use onnx::elem::Elem;
-use onnx::error::{Error, Fault};
+use crate::interpreter::{InterpreterBackend, TestWeightStore};
+use onnx::elem::ElementType;
+use onnx::error::{Error, OnnxErrorKind};
 use onnx::import::{build, import, restore};
-use onnx::model::Model;
+use onnx::model::OnnxModel;
 use onnx::proto::TensorProto;
-use onnx::tensor::{self, Place};
+use onnx::tensor::{self, ElementLocation};
 use prost::Message;
 use saggar_plugin::{Json, Params};
 use saggar_tensor::interp::InterpTensor;
 use saggar_tensor::{DType, Descriptor, Shape};
 
 /// A tensor of a case.
-struct Given {
-    elem: Elem,
+struct OnnxCaseTensor {
+    elem: ElementType,
     shape: Vec<usize>,
     bytes: Vec<u8>,
 }
 
-enum Outcome {
+enum CaseOutcome {
     Passed,
     /// With inputs that had to be fixed.
     PassedFixed,
@@ -37,28 +37,30 @@ enum Outcome {
     Skipped,
 }
 
-fn read(path: &Path) -> Result<Given, String> {
+fn read_case_tensor(path: &Path) -> Result<OnnxCaseTensor, String> {
     let bytes = fs::read(path).map_err(|error| error.to_string())?;
     let tensor = TensorProto::decode(&*bytes).map_err(|error| error.to_string())?;
-    let stored = tensor::read(&tensor, false).map_err(|error| error.to_string())?;
+    let stored = tensor::read_tensor(&tensor, false).map_err(|error| error.to_string())?;
     match stored.place {
-        Place::Bytes(bytes) => Ok(Given { elem: stored.elem, shape: stored.shape, bytes: bytes.into_owned() }),
-        Place::Variable(_) => Err("a variable".to_owned()),
+        ElementLocation::Bytes(bytes) => {
+            Ok(OnnxCaseTensor { elem: stored.elem, shape: stored.shape, bytes: bytes.into_owned() })
+        }
+        ElementLocation::Variable(_) => Err("a variable".to_owned()),
     }
 }
 
-impl Given {
+impl OnnxCaseTensor {
     fn value(&self) -> InterpTensor {
         let dtype = match self.elem {
-            Elem::Float32 => DType::F32,
-            Elem::Float16 => DType::F16,
-            Elem::Int64 => DType::I64,
-            Elem::Uint64 => DType::U64,
-            Elem::Int32 => DType::I32,
-            Elem::Uint32 => DType::U32,
-            Elem::Int8 => DType::I8,
-            Elem::Uint8 | Elem::Bool => DType::U8,
-            Elem::Float64 => panic!("float64 is no type of the host"),
+            ElementType::Float32 => DType::F32,
+            ElementType::Float16 => DType::F16,
+            ElementType::Int64 => DType::I64,
+            ElementType::Uint64 => DType::U64,
+            ElementType::Int32 => DType::I32,
+            ElementType::Uint32 => DType::U32,
+            ElementType::Int8 => DType::I8,
+            ElementType::Uint8 | ElementType::Bool => DType::U8,
+            ElementType::Float64 => panic!("float64 is no type of the host"),
         };
         let shape = Shape::new(self.shape.clone()).expect("cases are small");
         InterpTensor::from_bytes(Descriptor::new(dtype, shape), &self.bytes).expect("reading has checked the length")
@@ -75,7 +77,7 @@ impl Given {
     }
 
     /// Where the value differs from what is expected.
-    fn differs(&self, value: &InterpTensor) -> Option<String> {
+    fn difference(&self, value: &InterpTensor) -> Option<String> {
         if value.descriptor().shape.dims() != self.shape {
             return Some(format!("shape {} is not {:?}", value.descriptor().shape, self.shape));
         }
@@ -83,7 +85,7 @@ impl Given {
         if expected.descriptor().dtype != value.descriptor().dtype {
             return Some(format!("type {} is not {:?}", value.descriptor().dtype, self.elem));
         }
-        let (rtol, atol) = if self.elem == Elem::Float16 { (1e-2, 1e-3) } else { (1e-3, 1e-7) };
+        let (rtol, atol) = if self.elem == ElementType::Float16 { (1e-2, 1e-3) } else { (1e-3, 1e-7) };
         for (i, (&got, &want)) in value.to_f64_numbers().iter().zip(&expected.to_f64_numbers()).enumerate() {
             let close =
                 got == want || (got.is_nan() && want.is_nan()) || (got - want).abs() <= atol + rtol * want.abs();
@@ -96,15 +98,15 @@ impl Given {
 }
 
 /// The inputs or outputs of one data set, in order.
-fn tensors(folder: &Path, what: &str, count: usize) -> Result<Vec<Given>, String> {
-    (0..count).map(|i| read(&folder.join(format!("{what}_{i}.pb")))).collect()
+fn read_case_tensors(folder: &Path, what: &str, count: usize) -> Result<Vec<OnnxCaseTensor>, String> {
+    (0..count).map(|i| read_case_tensor(&folder.join(format!("{what}_{i}.pb")))).collect()
 }
 
-fn check(case: &Path) -> Outcome {
-    let Ok(file) = fs::read(case.join("model.onnx")) else { return Outcome::Skipped };
-    let model = match Model::parse(&file, false) {
+fn check_case(case: &Path) -> CaseOutcome {
+    let Ok(file) = fs::read(case.join("model.onnx")) else { return CaseOutcome::Skipped };
+    let model = match OnnxModel::parse(&file, false) {
         Ok(model) => model,
-        Err(error) => return Outcome::Unsupported(error.to_string()),
+        Err(error) => return CaseOutcome::Unsupported(error.to_string()),
     };
     let graph = model.graph();
     let free: Vec<String> = graph
@@ -119,68 +121,80 @@ fn check(case: &Path) -> Outcome {
         let folder = case.join(format!("test_data_set_{set}"));
         if !folder.exists() {
             return match (set, fixed_any) {
-                (0, _) => Outcome::Skipped,
-                (_, true) => Outcome::PassedFixed,
-                (_, false) => Outcome::Passed,
+                (0, _) => CaseOutcome::Skipped,
+                (_, true) => CaseOutcome::PassedFixed,
+                (_, false) => CaseOutcome::Passed,
             };
         }
-        let (inputs, expected) =
-            match (tensors(&folder, "input", free.len()), tensors(&folder, "output", outputs.len())) {
-                (Ok(inputs), Ok(expected)) => (inputs, expected),
-                (Err(error), _) | (_, Err(error)) => return Outcome::Unsupported(format!("data: {error}")),
-            };
-        if inputs.iter().chain(&expected).any(|given| given.elem == Elem::Float64) {
-            return Outcome::Unsupported("data: elements of type float64".to_owned());
+        let (inputs, expected) = match (
+            read_case_tensors(&folder, "input", free.len()),
+            read_case_tensors(&folder, "output", outputs.len()),
+        ) {
+            (Ok(inputs), Ok(expected)) => (inputs, expected),
+            (Err(error), _) | (_, Err(error)) => return CaseOutcome::Unsupported(format!("data: {error}")),
+        };
+        if inputs.iter().chain(&expected).any(|given| given.elem == ElementType::Float64) {
+            return CaseOutcome::Unsupported("data: elements of type float64".to_owned());
         }
-        match run_set(&file, &free, inputs, &expected) {
+        match run_case(&file, &free, inputs, &expected) {
             Ok(fixed) => fixed_any |= fixed,
             Err(outcome) => return outcome,
         }
-        let again = tensors(&folder, "input", free.len()).unwrap_or_default();
-        if let Err(outcome) = run_fixed(&file, &free, again, &expected) {
+        let again = read_case_tensors(&folder, "input", free.len()).unwrap_or_default();
+        if let Err(outcome) = run_with_fixed_inputs(&file, &free, again, &expected) {
             return outcome;
         }
     }
-    Outcome::Passed
+    CaseOutcome::Passed
 }
 
 /// Imports the model with every input fixed, so that what can be computed without the host is, and compares again.
-fn run_fixed(file: &[u8], names: &[String], inputs: Vec<Given>, expected: &[Given]) -> Result<(), Outcome> {
-    let finite = |given: &Given| given.value().to_f64_numbers().iter().all(|number| number.is_finite());
-    let few = |given: &Given| given.shape.iter().product::<usize>() <= 1024;
+fn run_with_fixed_inputs(
+    file: &[u8],
+    names: &[String],
+    inputs: Vec<OnnxCaseTensor>,
+    expected: &[OnnxCaseTensor],
+) -> Result<(), CaseOutcome> {
+    let finite = |given: &OnnxCaseTensor| given.value().to_f64_numbers().iter().all(|number| number.is_finite());
+    let few = |given: &OnnxCaseTensor| given.shape.iter().product::<usize>() <= 1024;
     if !inputs.iter().all(|given| finite(given) && few(given)) {
         return Ok(());
     }
-    let inputs: BTreeMap<String, Given> = names.iter().cloned().zip(inputs).collect();
-    let mut variables = Variables::default();
+    let inputs: BTreeMap<String, OnnxCaseTensor> = names.iter().cloned().zip(inputs).collect();
+    let mut variables = TestWeightStore::default();
     match import(file, &options(&inputs, names), &mut variables) {
         Ok(config) => run(&config, &variables, &inputs, expected),
-        Err(error) => Err(Outcome::Wrong(format!("with inputs fixed: {error}"))),
+        Err(error) => Err(CaseOutcome::Wrong(format!("with inputs fixed: {error}"))),
     }
 }
 
 /// Imports the model, at first with no input fixed, and runs it. Gives whether inputs had to be fixed.
-fn run_set(file: &[u8], names: &[String], inputs: Vec<Given>, expected: &[Given]) -> Result<bool, Outcome> {
-    let inputs: BTreeMap<String, Given> = names.iter().cloned().zip(inputs).collect();
+fn run_case(
+    file: &[u8],
+    names: &[String],
+    inputs: Vec<OnnxCaseTensor>,
+    expected: &[OnnxCaseTensor],
+) -> Result<bool, CaseOutcome> {
+    let inputs: BTreeMap<String, OnnxCaseTensor> = names.iter().cloned().zip(inputs).collect();
     let mut fixed: Vec<String> = Vec::new();
     loop {
-        let mut variables = Variables::default();
+        let mut variables = TestWeightStore::default();
         match import(file, &options(&inputs, &fixed), &mut variables) {
             Ok(config) => {
                 run(&config, &variables, &inputs, expected)?;
                 return Ok(!fixed.is_empty());
             }
-            Err(error) => match next_fixed(&error, &inputs, &mut fixed) {
+            Err(error) => match fix_next_input(&error, &inputs, &mut fixed) {
                 true => {}
-                false => return Err(Outcome::Unsupported(error.to_string())),
+                false => return Err(CaseOutcome::Unsupported(error.to_string())),
             },
         }
     }
 }
 
 /// Fixes the input that must be known, or where that is computed all inputs of integers.
-fn next_fixed(error: &Error, inputs: &BTreeMap<String, Given>, fixed: &mut Vec<String>) -> bool {
-    let Fault::NotKnown { name, .. } = &error.fault else { return false };
+fn fix_next_input(error: &Error, inputs: &BTreeMap<String, OnnxCaseTensor>, fixed: &mut Vec<String>) -> bool {
+    let OnnxErrorKind::NotKnown { name, .. } = &error.fault else { return false };
     let before = fixed.len();
     if inputs.contains_key(name) && !fixed.contains(name) {
         fixed.push(name.clone());
@@ -195,7 +209,7 @@ fn next_fixed(error: &Error, inputs: &BTreeMap<String, Given>, fixed: &mut Vec<S
     fixed.len() > before
 }
 
-fn options(inputs: &BTreeMap<String, Given>, fixed: &[String]) -> Params {
+fn options(inputs: &BTreeMap<String, OnnxCaseTensor>, fixed: &[String]) -> Params {
     let shapes = inputs.iter().filter(|(name, _)| !fixed.contains(name)).map(|(name, given)| {
         (name.clone(), Json::Array(given.shape.iter().map(|&dim| Json::Number(dim as f64)).collect()))
     });
@@ -205,14 +219,14 @@ fn options(inputs: &BTreeMap<String, Given>, fixed: &[String]) -> Params {
 
 fn run(
     config: &Params,
-    variables: &Variables,
-    inputs: &BTreeMap<String, Given>,
-    expected: &[Given],
-) -> Result<(), Outcome> {
-    let wrong = |error: Error| Outcome::Wrong(error.to_string());
-    let config = Params::parse(&config.to_string()).map_err(|error| Outcome::Wrong(error.to_string()))?;
+    variables: &TestWeightStore,
+    inputs: &BTreeMap<String, OnnxCaseTensor>,
+    expected: &[OnnxCaseTensor],
+) -> Result<(), CaseOutcome> {
+    let wrong = |error: Error| CaseOutcome::Wrong(error.to_string());
+    let config = Params::parse(&config.to_string()).map_err(|error| CaseOutcome::Wrong(error.to_string()))?;
     let (model, plan) = restore(&config).map_err(wrong)?;
-    let mut backend = Interpreter::default();
+    let mut backend = InterpreterBackend::default();
     let batch = plan.batch.first().copied();
     let outputs = build(&model, &plan.inputs, batch, &mut backend).map_err(wrong)?.outputs;
     for (port, (_, operand)) in plan.outputs.iter().zip(&outputs) {
@@ -222,15 +236,15 @@ fn run(
         inputs.iter().map(|(name, given)| (name.clone(), given.value())).collect();
     let results = backend.run(&outputs, &values, &variables.0).map_err(wrong)?;
     for ((name, _), (value, want)) in outputs.iter().zip(results.iter().zip(expected)) {
-        if let Some(difference) = want.differs(value) {
-            return Err(Outcome::Wrong(format!("output `{name}`: {difference}")));
+        if let Some(difference) = want.difference(value) {
+            return Err(CaseOutcome::Wrong(format!("output `{name}`: {difference}")));
         }
     }
     Ok(())
 }
 
 /// Which of a message's words counts the case: the operator or the type that is not supported.
-fn reason(message: &str) -> String {
+fn unsupported_reason(message: &str) -> String {
     let words: Vec<&str> = message.split_whitespace().collect();
     for marker in ["operator", "type"] {
         if let Some(i) = words.iter().position(|word| *word == marker)
@@ -243,7 +257,7 @@ fn reason(message: &str) -> String {
 }
 
 /// Whether a case has only types that every device has.
-fn plain(case: &Path) -> bool {
+fn has_common_types_only(case: &Path) -> bool {
     let Ok(file) = fs::read(case.join("model.onnx")) else { return false };
     let Ok(model) = onnx::proto::ModelProto::decode(&*file) else { return false };
     let Some(graph) = model.graph else { return false };
@@ -255,7 +269,7 @@ fn plain(case: &Path) -> bool {
 }
 
 #[derive(Default)]
-struct Tally {
+struct CaseTally {
     passed: usize,
     fixed: usize,
     unsupported: usize,
@@ -264,7 +278,7 @@ struct Tally {
 }
 
 #[test]
-fn the_projects_own_cases() {
+fn the_onnx_backend_test_cases_pass() {
     let Some(folders) = std::env::var_os("ONNX_CASES") else {
         println!("SKIP: ONNX_CASES names no folder");
         return;
@@ -286,29 +300,29 @@ fn check_folder(root: &Path) -> usize {
         .collect();
     cases.sort();
     assert!(!cases.is_empty() || !only.is_empty(), "{} holds no cases", root.display());
-    let mut tallies = [Tally::default(), Tally::default()];
+    let mut tallies = [CaseTally::default(), CaseTally::default()];
     let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
     for case in &cases {
         let name = case.file_name().expect("a case is a folder").to_string_lossy().into_owned();
-        let tally = &mut tallies[usize::from(!plain(case))];
-        match check(case) {
-            Outcome::Passed => tally.passed += 1,
-            Outcome::PassedFixed => {
+        let tally = &mut tallies[usize::from(!has_common_types_only(case))];
+        match check_case(case) {
+            CaseOutcome::Passed => tally.passed += 1,
+            CaseOutcome::PassedFixed => {
                 tally.passed += 1;
                 tally.fixed += 1;
             }
-            Outcome::Unsupported(message) => {
+            CaseOutcome::Unsupported(message) => {
                 tally.unsupported += 1;
                 if !only.is_empty() || std::env::var_os("ONNX_VERBOSE").is_some() {
                     println!("unsupported {name}: {message}");
                 }
-                *reasons.entry(reason(&message)).or_default() += 1;
+                *reasons.entry(unsupported_reason(&message)).or_default() += 1;
             }
-            Outcome::Wrong(message) => {
+            CaseOutcome::Wrong(message) => {
                 tally.wrong += 1;
                 println!("WRONG {name}: {message}");
             }
-            Outcome::Skipped => tally.skipped += 1,
+            CaseOutcome::Skipped => tally.skipped += 1,
         }
     }
     let mut sorted: Vec<_> = reasons.into_iter().collect();

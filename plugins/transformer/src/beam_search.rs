@@ -2,15 +2,15 @@
 
 /// A sentence under way or done.
 #[derive(Debug, Clone, PartialEq)]
-struct Sentence {
+struct BeamHypothesis {
     words: Vec<i32>,
     /// Logarithm of its probability.
     score: f64,
 }
 
-impl Sentence {
+impl BeamHypothesis {
     /// The score, forgiven its length.
-    fn rank(&self, alpha: f64) -> f64 {
+    fn normalized_score(&self, alpha: f64) -> f64 {
         let length = self.words.len() as f64 - 1.0;
         self.score / ((5.0 + length) / 6.0).powf(alpha)
     }
@@ -20,25 +20,25 @@ impl Sentence {
 ///
 /// Scores are divided by `((5 + length) / 6)^alpha`. Source: Wu et al., arXiv:1609.08144.
 #[derive(Debug, Clone)]
-pub struct Beam {
+pub struct BeamSearch {
     width: usize,
     alpha: f64,
     end: i32,
     length_max: usize,
-    going: Vec<Sentence>,
-    done: Vec<Sentence>,
+    going: Vec<BeamHypothesis>,
+    done: Vec<BeamHypothesis>,
 }
 
-impl Beam {
+impl BeamSearch {
     /// A search from the word `begin`, of `width` sentences at a time and at most `length_max` words after it, which end
     /// with `end`.
     pub fn new(width: usize, alpha: f64, [begin, end]: [i32; 2], length_max: usize) -> Self {
-        let going = vec![Sentence { words: vec![begin], score: 0.0 }];
+        let going = vec![BeamHypothesis { words: vec![begin], score: 0.0 }];
         Self { width: width.max(1), alpha, end, length_max, going, done: Vec::new() }
     }
 
     /// The sentences under way, all of the same length; none once the search is over.
-    pub fn prefixes(&self) -> impl Iterator<Item = &[i32]> {
+    pub fn active_prefixes(&self) -> impl Iterator<Item = &[i32]> {
         self.going.iter().map(|sentence| sentence.words.as_slice())
     }
 
@@ -59,13 +59,13 @@ impl Beam {
             let over = word as i32 == self.end || words.len() > self.length_max;
             let sentences = if over { &mut self.done } else { &mut going };
             if sentences.len() < self.width || over {
-                sentences.push(Sentence { words, score });
+                sentences.push(BeamHypothesis { words, score });
             }
         }
         let alpha = self.alpha;
-        self.done.sort_by(|a, b| b.rank(alpha).total_cmp(&a.rank(alpha)));
+        self.done.sort_by(|a, b| b.normalized_score(alpha).total_cmp(&a.normalized_score(alpha)));
         self.done.truncate(self.width);
-        self.going = if self.over(&going) { Vec::new() } else { going };
+        self.going = if self.is_finished(&going) { Vec::new() } else { going };
     }
 
     /// The best sentence, without begin and end.
@@ -76,10 +76,11 @@ impl Beam {
     }
 
     /// Whether no sentence under way can become better than those that are done, however long it grows.
-    fn over(&self, going: &[Sentence]) -> bool {
+    fn is_finished(&self, going: &[BeamHypothesis]) -> bool {
         let longest = ((5.0 + self.length_max as f64) / 6.0).powf(self.alpha);
         let reachable = going.iter().map(|sentence| sentence.score / longest).fold(f64::NEG_INFINITY, f64::max);
-        self.done.len() == self.width && self.done.iter().all(|sentence| sentence.rank(self.alpha) >= reachable)
+        self.done.len() == self.width
+            && self.done.iter().all(|sentence| sentence.normalized_score(self.alpha) >= reachable)
     }
 }
 
@@ -92,9 +93,9 @@ mod tests {
 
     /// Searches where the probabilities of words 0 to 4 follow from the word before.
     fn search(width: usize, alpha: f64, length_max: usize, next: impl Fn(i32) -> [f32; 5]) -> Vec<i32> {
-        let mut beam = Beam::new(width, alpha, [BEGIN, END], length_max);
+        let mut beam = BeamSearch::new(width, alpha, [BEGIN, END], length_max);
         for _ in 0..100 {
-            let last: Vec<i32> = beam.prefixes().filter_map(|words| words.last().copied()).collect();
+            let last: Vec<i32> = beam.active_prefixes().filter_map(|words| words.last().copied()).collect();
             if last.is_empty() {
                 return beam.best().to_vec();
             }
@@ -114,13 +115,13 @@ mod tests {
     }
 
     #[test]
-    fn a_wider_search_finds_what_a_greedy_one_misses() {
+    fn a_wider_beam_finds_a_likelier_sentence_than_greedy_search() {
         assert_eq!(search(1, 0.0, 8, garden_path), [3, 4]);
         assert_eq!(search(2, 0.0, 8, garden_path), [4]);
     }
 
     #[test]
-    fn length_is_forgiven() {
+    fn the_length_penalty_favours_longer_sentences() {
         // Ending at once has 0.5, and going on once more 0.25.
         let even = |before: i32| if before == BEGIN { [0.0, 0.0, 0.0, 1.0, 0.0] } else { [0.0, 0.0, 0.5, 0.5, 0.0] };
         assert_eq!(search(2, 0.0, 4, even), [3]);
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn sentences_end_at_the_longest() {
+    fn sentences_stop_at_the_maximum_length() {
         assert_eq!(search(2, 0.6, 3, |_| [0.0, 0.0, 0.0, 1.0, 0.0]), [3, 3, 3]);
     }
 }

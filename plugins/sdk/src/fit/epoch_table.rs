@@ -1,21 +1,21 @@
 //! The table of epochs in the log.
 
 /// Digits after the point, and the least width of a column.
-const DIGITS: usize = 5;
-const WIDTH_MIN: usize = 9;
+const VALUE_DIGITS: usize = 5;
+const COLUMN_WIDTH_MIN: usize = 9;
 
 /// The last columns, which the host fills: a plugin has no clock, and keeps no checkpoints.
-const HEADS: &str = "  elapsed_time    checkpoint";
-const WORDS: &str = "     {seconds}  {checkpoint}";
-const _: () = assert!(HEADS.len() == WORDS.len());
+const HOST_COLUMN_HEADS: &str = "  elapsed_time    checkpoint";
+const HOST_COLUMN_PLACEHOLDERS: &str = "     {seconds}  {checkpoint}";
+const _: () = assert!(HOST_COLUMN_HEADS.len() == HOST_COLUMN_PLACEHOLDERS.len());
 
 /// Columns: `epoch`, then the means over the epoch, then those over what is held out, then seconds since the training began
 /// and the newest checkpoint.
-pub(super) struct Table {
+pub(super) struct EpochTable {
     names: Vec<String>,
 }
 
-impl Table {
+impl EpochTable {
     pub(super) fn new(training: &[(String, f64)], held_out: &[(String, f64)]) -> Self {
         let training = training.iter().map(|(name, _)| name.clone());
         let held_out = held_out.iter().map(|(name, _)| format!("validation/{name}"));
@@ -24,18 +24,18 @@ impl Table {
 
     /// `epoch       loss  validation/loss  elapsed_time    checkpoint`
     pub(super) fn head(&self) -> String {
-        let columns = self.names.iter().map(|name| format!("  {name:>WIDTH_MIN$}"));
-        format!("epoch{}{HEADS}", columns.collect::<String>())
+        let columns = self.names.iter().map(|name| format!("  {name:>COLUMN_WIDTH_MIN$}"));
+        format!("epoch{}{HOST_COLUMN_HEADS}", columns.collect::<String>())
     }
 
     /// `    1    0.22513          0.10738         18.51          @600`, once the host has filled it.
     pub(super) fn row(&self, epoch: u64, training: &[(String, f64)], held_out: &[(String, f64)]) -> String {
         let values = training.iter().chain(held_out).map(|(_, value)| value);
         let columns = self.names.iter().zip(values).map(|(name, value)| {
-            let width = name.len().max(WIDTH_MIN);
-            format!("  {value:>width$.DIGITS$}")
+            let width = name.len().max(COLUMN_WIDTH_MIN);
+            format!("  {value:>width$.VALUE_DIGITS$}")
         });
-        format!("{epoch:>5}{}{WORDS}", columns.collect::<String>())
+        format!("{epoch:>5}{}{HOST_COLUMN_PLACEHOLDERS}", columns.collect::<String>())
     }
 }
 
@@ -44,10 +44,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_stand_under_their_heads() {
+    fn epoch_table_rows_align_with_their_heads() {
         let means = |loss, accuracy| vec![("loss".to_owned(), loss), ("accuracy".to_owned(), accuracy)];
         let (training, held_out) = (means(0.225_134, 0.933_267), means(0.107_383, 0.9664));
-        let table = Table::new(&training, &held_out);
+        let table = EpochTable::new(&training, &held_out);
         assert_eq!(
             table.head(),
             "epoch       loss   accuracy  validation/loss  validation/accuracy  elapsed_time    checkpoint"

@@ -1,10 +1,10 @@
 //! A training under way: steps, boundaries, ends of epochs.
 
-use super::means::Means;
-use super::position::Position;
-use super::table::Table;
-use super::validation::Validation;
-use super::{Fit, order};
+use super::epoch_table::EpochTable;
+use super::training_position::TrainingPosition;
+use super::validation::HeldOutValidation;
+use super::weighted_means::WeightedMeans;
+use super::{Fit, feed_order};
 use crate::dataset::Batches;
 use crate::error::Result;
 use crate::graph::Executable;
@@ -17,28 +17,28 @@ pub(super) const STEPS_PER_BOUNDARY: u64 = 10;
 const STEPS_PER_LINE: u64 = 100;
 
 /// A feed under way.
-pub(super) struct Lane {
+pub(super) struct ActiveFeed {
     pub(super) batches: Batches,
     pub(super) graph: Executable,
     pub(super) steps_per_epoch: u64,
 }
 
-pub(super) struct Run<'a> {
+pub(super) struct FitRun<'a> {
     pub(super) fit: &'a Fit<'a>,
-    pub(super) lanes: Vec<Lane>,
+    pub(super) active_feeds: Vec<ActiveFeed>,
     /// Names of the graphs' outputs.
     pub(super) names: Vec<String>,
     pub(super) epochs: u64,
 }
 
-impl Run<'_> {
-    pub(super) fn train(&self, validation: Option<&Validation<'_>>) -> Result<()> {
+impl FitRun<'_> {
+    pub(super) fn train(&self, validation: Option<&HeldOutValidation<'_>>) -> Result<()> {
         let mut position = match self.fit.job.resume(self.fit.variables, &self.batches())? {
             Some((step, state)) => {
                 logging::info(&format!("going on from step {step}"));
-                Position::from_bytes(&state)?
+                TrainingPosition::from_bytes(&state)?
             }
-            None => Position::default(),
+            None => TrainingPosition::default(),
         };
         let mut table = None;
         let mut order = Vec::new();
@@ -46,36 +46,36 @@ impl Run<'_> {
             if position.reported < position.epoch {
                 self.end_epoch(&mut position, validation, &mut table)?;
             }
-            if position.epoch >= self.epochs || self.gave_up(&position) {
+            if position.epoch >= self.epochs || self.should_stop_early(&position) {
                 return Ok(());
             }
             if order.is_empty() {
-                order = self.order(position.epoch);
+                order = self.epoch_order(position.epoch);
             }
-            self.steps(&mut position, &order)?;
+            self.train_to_boundary(&mut position, &order)?;
             if position.batch == 0 {
                 order.clear();
             }
-            self.boundary(&position)?;
+            self.reach_boundary(&position)?;
         }
     }
 
     /// Trains up to the next step boundary. `order` says which lane each step of the epoch goes to.
-    fn steps(&self, position: &mut Position, order: &[usize]) -> Result<()> {
+    fn train_to_boundary(&self, position: &mut TrainingPosition, order: &[usize]) -> Result<()> {
         let to_line = STEPS_PER_LINE - position.batch % STEPS_PER_LINE;
         let to_end = (order.len() as u64).saturating_sub(position.batch);
         let wanted = STEPS_PER_BOUNDARY.min(to_line).min(to_end);
         let mut next = order.iter().skip(position.batch as usize).take(wanted as usize).peekable();
-        let mut means = Means::default();
+        let mut means = WeightedMeans::default();
         while let Some(&lane) = next.next() {
             let mut steps = 1;
             while next.next_if_eq(&&lane).is_some() {
                 steps += 1;
             }
-            let lane = &self.lanes[lane];
+            let lane = &self.active_feeds[lane];
             let (done, outputs) = lane.batches.run(&lane.graph, steps)?;
             let outputs = read_scalars(outputs)?;
-            position.add(u64::from(done), &outputs);
+            position.add_steps(u64::from(done), &outputs);
             position.batch += u64::from(done);
             means.add(u64::from(done), outputs);
             if done < steps {
@@ -86,7 +86,7 @@ impl Run<'_> {
         self.report(position, &means.finish())?;
         if done < wanted || position.batch >= order.len() as u64 {
             // The end of an epoch is passed by asking for the batch after its last one.
-            for lane in &self.lanes {
+            for lane in &self.active_feeds {
                 while lane.batches.next_batch()?.is_some() {}
             }
             position.epoch += 1;
@@ -96,7 +96,7 @@ impl Run<'_> {
     }
 
     /// Reports the means of the outputs over the latest steps.
-    fn report(&self, position: &Position, outputs: &[(String, f64)]) -> Result<()> {
+    fn report(&self, position: &TrainingPosition, outputs: &[(String, f64)]) -> Result<()> {
         let steps_per_epoch = self.steps_per_epoch();
         let step = position.step(steps_per_epoch);
         for (name, value) in outputs {
@@ -106,7 +106,7 @@ impl Run<'_> {
         self.fit.job.progress(step, self.epochs * steps_per_epoch);
         if position.batch.is_multiple_of(STEPS_PER_LINE) {
             let (epoch, batch) = (position.epoch + 1, position.batch);
-            let means = line(&position.means(&self.names));
+            let means = format_means(&position.means(&self.names));
             let place = format!("epoch {epoch}/{}, batch {batch}/{steps_per_epoch}", self.epochs);
             logging::info(&format!("{place}: {{samples/s}} samples/s, {means}"));
         }
@@ -116,12 +116,12 @@ impl Run<'_> {
     /// Validates and reports the epoch that has ended.
     fn end_epoch(
         &self,
-        position: &mut Position,
-        validation: Option<&Validation<'_>>,
-        table: &mut Option<Table>,
+        position: &mut TrainingPosition,
+        validation: Option<&HeldOutValidation<'_>>,
+        table: &mut Option<EpochTable>,
     ) -> Result<()> {
         let held_out = match validation {
-            Some(validation) => validation.run(|| self.boundary(position))?,
+            Some(validation) => validation.run(|| self.reach_boundary(position))?,
             None => Vec::new(),
         };
         let means = position.means(&self.names);
@@ -132,38 +132,38 @@ impl Run<'_> {
             }
         }
         let table = table.get_or_insert_with(|| {
-            let table = Table::new(&means, &held_out);
+            let table = EpochTable::new(&means, &held_out);
             logging::info(&table.head());
             table
         });
         logging::info(&table.row(position.epoch, &means, &held_out));
         let loss = held_out.iter().find(|(name, _)| name == "loss").map(|(_, loss)| *loss);
-        position.report(loss);
+        position.finish_epoch_report(loss);
         Ok(())
     }
 
     /// Whether the held-out loss has not fallen for too long.
-    fn gave_up(&self, position: &Position) -> bool {
+    fn should_stop_early(&self, position: &TrainingPosition) -> bool {
         self.fit.patience.is_some_and(|patience| position.stale >= patience.max(1))
     }
 
-    fn boundary(&self, position: &Position) -> Result<()> {
+    fn reach_boundary(&self, position: &TrainingPosition) -> Result<()> {
         let step = position.step(self.steps_per_epoch());
         self.fit.job.boundary(step, self.fit.variables, &self.batches(), &position.to_bytes())
     }
 
     fn batches(&self) -> Vec<&Batches> {
-        self.lanes.iter().map(|lane| &lane.batches).collect()
+        self.active_feeds.iter().map(|lane| &lane.batches).collect()
     }
 
     fn steps_per_epoch(&self) -> u64 {
-        self.lanes.iter().map(|lane| lane.steps_per_epoch).sum()
+        self.active_feeds.iter().map(|lane| lane.steps_per_epoch).sum()
     }
 
     /// Which lane each step of an epoch goes to.
-    fn order(&self, epoch: u64) -> Vec<usize> {
-        let steps: Vec<u64> = self.lanes.iter().map(|lane| lane.steps_per_epoch).collect();
-        order::of_epoch(&steps, self.fit.job.seed(), epoch)
+    fn epoch_order(&self, epoch: u64) -> Vec<usize> {
+        let steps: Vec<u64> = self.active_feeds.iter().map(|lane| lane.steps_per_epoch).collect();
+        feed_order::steps_of_epoch(&steps, self.fit.job.seed(), epoch)
     }
 }
 
@@ -176,7 +176,7 @@ pub(super) fn read_scalars(outputs: Vec<(String, Tensor)>) -> Result<Vec<(String
 }
 
 /// `loss 0.1234, accuracy 0.9876`
-fn line(means: &[(String, f64)]) -> String {
+fn format_means(means: &[(String, f64)]) -> String {
     let parts: Vec<String> = means.iter().map(|(name, value)| format!("{name} {value:.4}")).collect();
     parts.join(", ")
 }

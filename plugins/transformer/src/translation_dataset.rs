@@ -5,24 +5,24 @@
 
 use saggar_plugin::{Column, Dataset, Error, Feed, Result, info};
 
-use crate::subwords::Subwords;
+use crate::bpe_tokenizer::BpeTokenizer;
 use crate::{BEGIN, END, PADDING};
 
-/// Each group's sentences are up to so much longer than those of the group before; the shortest go up to [`SHORTEST`].
-const GROWTH: f64 = 1.25;
-const SHORTEST: u32 = 8;
+/// Each group's sentences are up to so much longer than those of the group before; the shortest go up to [`GROUP_LENGTH_MIN`].
+const GROUP_LENGTH_GROWTH: f64 = 1.25;
+const GROUP_LENGTH_MIN: u32 = 8;
 
 /// The parts of a dataset that a training looks at, under the names it gives them.
 const TRAINING: &str = "train";
 const HELD_OUT: &str = "validation";
 
 /// A sentence and its translation, as subwords.
-struct Pair {
+struct SentencePair {
     source: Vec<i32>,
     target: Vec<i32>,
 }
 
-impl Pair {
+impl SentencePair {
     /// Places that both need, with the mark at the end or at the beginning.
     fn length(&self) -> usize {
         self.source.len().max(self.target.len()) + 1
@@ -30,21 +30,21 @@ impl Pair {
 }
 
 /// Pairs of one part, of the lengths that a model takes.
-struct Part {
+struct SentenceSplit {
     name: &'static str,
-    pairs: Vec<Pair>,
+    pairs: Vec<SentencePair>,
     too_long: usize,
 }
 
 /// A training's sentences.
 #[derive(Debug)]
-pub struct Sentences {
-    subwords: Subwords,
+pub struct TranslationDataset {
+    subwords: BpeTokenizer,
     /// A dataset for each group, with the length of its sentences.
     groups: Vec<(u32, Dataset)>,
 }
 
-impl Sentences {
+impl TranslationDataset {
     /// Reads the texts `source` and `target` of `data`, learns `vocabulary` subwords of those that are trained on, and
     /// leaves pairs out that are longer than `length`.
     ///
@@ -59,34 +59,34 @@ impl Sentences {
         let held_out = [HELD_OUT, "val", "valid"].into_iter().find(named);
         let texts = |split| Ok::<_, Error>((data.texts("source", split)?, data.texts("target", split)?));
         let (sources, targets) = texts(training)?;
-        let subwords = Subwords::learn(sources.iter().chain(&targets).map(String::as_str), vocabulary as usize);
+        let subwords = BpeTokenizer::learn(sources.iter().chain(&targets).map(String::as_str), vocabulary as usize);
         let part = |name, (sources, targets): (Vec<String>, Vec<String>)| {
-            let encode = |(source, target): (&String, &String)| Pair {
+            let encode = |(source, target): (&String, &String)| SentencePair {
                 source: subwords.encode(source),
                 target: subwords.encode(target),
             };
-            let mut pairs: Vec<Pair> = sources.iter().zip(&targets).map(encode).collect();
+            let mut pairs: Vec<SentencePair> = sources.iter().zip(&targets).map(encode).collect();
             let all = pairs.len();
             pairs.retain(|pair| pair.length() <= length as usize && !pair.source.is_empty());
-            Part { name, too_long: all - pairs.len(), pairs }
+            SentenceSplit { name, too_long: all - pairs.len(), pairs }
         };
         let mut parts = vec![part(TRAINING, (sources, targets))];
         if let (Some(held_out), true) = (held_out, training.is_some()) {
             parts.push(part(HELD_OUT, texts(Some(held_out))?));
         }
-        for Part { name, pairs, too_long } in &parts {
+        for SentenceSplit { name, pairs, too_long } in &parts {
             let numbers: usize = pairs.iter().map(|pair| pair.target.len() + 1).sum();
             let (count, words) = (pairs.len(), subwords.count());
             info(&format!(
                 "{name}: {count} pairs, {numbers} of {words} subwords; {too_long} left out, empty or over {length}"
             ));
         }
-        let groups = groups(&parts, length)?;
+        let groups = group_by_length(&parts, length)?;
         Ok(Self { subwords, groups })
     }
 
     /// The vocabulary that was learnt.
-    pub fn subwords(&self) -> &Subwords {
+    pub fn subwords(&self) -> &BpeTokenizer {
         &self.subwords
     }
 
@@ -104,11 +104,11 @@ impl Sentences {
 }
 
 /// A dataset for each length that sentences are filled up to. A group with nothing to train on is joined with the next.
-fn groups(parts: &[Part], longest: u32) -> Result<Vec<(u32, Dataset)>> {
+fn group_by_length(parts: &[SentenceSplit], longest: u32) -> Result<Vec<(u32, Dataset)>> {
     let mut groups = Vec::new();
     let mut over = 0;
-    for length in lengths(longest) {
-        let within = |pair: &&Pair| (over + 1..=length as usize).contains(&pair.length());
+    for length in group_lengths(longest) {
+        let within = |pair: &&SentencePair| (over + 1..=length as usize).contains(&pair.length());
         let trained = parts.first().into_iter().flat_map(|part| &part.pairs).any(|pair| within(&pair));
         if !trained {
             continue;
@@ -116,11 +116,11 @@ fn groups(parts: &[Part], longest: u32) -> Result<Vec<(u32, Dataset)>> {
         let (mut source, mut target) = (Vec::new(), Vec::new());
         let mut counts = Vec::new();
         for part in parts {
-            let pairs: Vec<&Pair> = part.pairs.iter().filter(within).collect();
+            let pairs: Vec<&SentencePair> = part.pairs.iter().filter(within).collect();
             counts.push((part.name.to_owned(), pairs.len() as u64));
             for pair in pairs {
-                push(&mut source, &[], &pair.source, length);
-                push(&mut target, &[BEGIN], &pair.target, length + 1);
+                push_padded(&mut source, &[], &pair.source, length);
+                push_padded(&mut target, &[BEGIN], &pair.target, length + 1);
             }
         }
         let columns = vec![Column::of_i32("source", length, &source), Column::of_i32("target", length + 1, &target)];
@@ -131,18 +131,18 @@ fn groups(parts: &[Part], longest: u32) -> Result<Vec<(u32, Dataset)>> {
 }
 
 /// The lengths of groups, the last of them `longest`.
-fn lengths(longest: u32) -> Vec<u32> {
-    let mut lengths = vec![SHORTEST.min(longest)];
+fn group_lengths(longest: u32) -> Vec<u32> {
+    let mut lengths = vec![GROUP_LENGTH_MIN.min(longest)];
     while let Some(&last) = lengths.last().filter(|last| **last < longest) {
         // Even, which suits kernels that work on several places at once.
-        let next = (f64::from(last) * GROWTH).ceil() as u32;
+        let next = (f64::from(last) * GROUP_LENGTH_GROWTH).ceil() as u32;
         lengths.push(next.next_multiple_of(2).min(longest));
     }
     lengths
 }
 
 /// A sentence with its marks, filled up to `length`.
-fn push(column: &mut Vec<i32>, before: &[i32], sentence: &[i32], length: u32) {
+fn push_padded(column: &mut Vec<i32>, before: &[i32], sentence: &[i32], length: u32) {
     let end = column.len() + length as usize;
     column.extend(before.iter().chain(sentence).chain(&[END]));
     column.resize(end, PADDING);
@@ -153,18 +153,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn groups_grow_up_to_the_longest() {
-        assert_eq!(lengths(64), [8, 10, 14, 18, 24, 30, 38, 48, 60, 64]);
-        assert_eq!(lengths(8), [8]);
-        assert_eq!(lengths(5), [5]);
-        assert_eq!(lengths(9), [8, 9]);
+    fn length_groups_grow_up_to_the_maximum() {
+        assert_eq!(group_lengths(64), [8, 10, 14, 18, 24, 30, 38, 48, 60, 64]);
+        assert_eq!(group_lengths(8), [8]);
+        assert_eq!(group_lengths(5), [5]);
+        assert_eq!(group_lengths(9), [8, 9]);
     }
 
     #[test]
-    fn sentences_are_marked_and_filled_up() {
+    fn sentences_get_marks_and_padding() {
         let mut column = vec![9];
-        push(&mut column, &[BEGIN], &[7, 8], 6);
+        push_padded(&mut column, &[BEGIN], &[7, 8], 6);
         assert_eq!(column, [9, BEGIN, 7, 8, END, PADDING, PADDING]);
-        assert_eq!(Pair { source: vec![5; 3], target: vec![5; 4] }.length(), 5);
+        assert_eq!(SentencePair { source: vec![5; 3], target: vec![5; 4] }.length(), 5);
     }
 }

@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 
 /// Where a training is.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Position {
+pub(super) struct TrainingPosition {
     /// Epochs completed.
     pub(super) epoch: u64,
     /// Batches done in the epoch under way.
@@ -20,20 +20,20 @@ pub(super) struct Position {
     sums: Vec<f64>,
 }
 
-impl Default for Position {
+impl Default for TrainingPosition {
     fn default() -> Self {
         Self { epoch: 0, batch: 0, reported: 0, stale: 0, lowest: f64::INFINITY, steps: 0, sums: Vec::new() }
     }
 }
 
-impl Position {
+impl TrainingPosition {
     /// Steps done in all.
     pub(super) fn step(&self, steps_per_epoch: u64) -> u64 {
         self.epoch * steps_per_epoch + self.batch
     }
 
     /// Counts `steps` whose outputs had these means.
-    pub(super) fn add(&mut self, steps: u64, means: &[(String, f64)]) {
+    pub(super) fn add_steps(&mut self, steps: u64, means: &[(String, f64)]) {
         self.steps += steps;
         self.sums.resize(means.len().max(self.sums.len()), 0.0);
         for (sum, (_, mean)) in self.sums.iter_mut().zip(means) {
@@ -47,7 +47,7 @@ impl Position {
     }
 
     /// The epoch was reported; it had that loss held out.
-    pub(super) fn report(&mut self, held_out: Option<f64>) {
+    pub(super) fn finish_epoch_report(&mut self, held_out: Option<f64>) {
         self.reported = self.epoch;
         self.steps = 0;
         self.sums.clear();
@@ -96,35 +96,35 @@ mod tests {
     }
 
     #[test]
-    fn a_position_survives_a_checkpoint() {
-        let mut position = Position { epoch: 2, batch: 30, reported: 1, ..Position::default() };
-        position.add(10, &outputs(0.5, 0.25));
-        let mut resumed = Position::from_bytes(&position.to_bytes()).unwrap();
+    fn a_training_position_round_trips_through_checkpoint_bytes() {
+        let mut position = TrainingPosition { epoch: 2, batch: 30, reported: 1, ..TrainingPosition::default() };
+        position.add_steps(10, &outputs(0.5, 0.25));
+        let mut resumed = TrainingPosition::from_bytes(&position.to_bytes()).unwrap();
         assert_eq!(resumed, position);
-        resumed.add(30, &outputs(0.1, 0.75));
+        resumed.add_steps(30, &outputs(0.1, 0.75));
         assert_eq!(resumed.step(44), 118);
         let means = resumed.means(&["loss".to_owned(), "accuracy".to_owned()]);
         assert_eq!(means[0].0, "loss");
         assert!((means[0].1 - 0.2).abs() < 1e-12 && (means[1].1 - 0.625).abs() < 1e-12, "{means:?}");
-        resumed.report(None);
-        assert_eq!(resumed, Position { epoch: 2, batch: 30, reported: 2, ..Position::default() });
+        resumed.finish_epoch_report(None);
+        assert_eq!(resumed, TrainingPosition { epoch: 2, batch: 30, reported: 2, ..TrainingPosition::default() });
     }
 
     #[test]
-    fn epochs_without_a_lower_loss_are_counted() {
-        let mut position = Position::default();
+    fn epochs_without_improvement_are_counted() {
+        let mut position = TrainingPosition::default();
         let mut stale = |loss| {
-            position.report(Some(loss));
-            position = Position::from_bytes(&position.to_bytes()).unwrap();
+            position.finish_epoch_report(Some(loss));
+            position = TrainingPosition::from_bytes(&position.to_bytes()).unwrap();
             position.stale
         };
         assert_eq!([0.5, 0.6, f64::NAN, 0.4, 0.4].map(&mut stale), [0, 1, 2, 0, 1]);
     }
 
     #[test]
-    fn another_state_is_refused() {
-        assert_eq!(Position::from_bytes(&[0; 47]), Err(Error::State { bytes: 47 }));
-        assert_eq!(Position::from_bytes(&[0; 49]), Err(Error::State { bytes: 49 }));
-        assert!(Position::from_bytes(&[0; 48]).is_ok());
+    fn a_foreign_checkpoint_state_is_refused() {
+        assert_eq!(TrainingPosition::from_bytes(&[0; 47]), Err(Error::State { bytes: 47 }));
+        assert_eq!(TrainingPosition::from_bytes(&[0; 49]), Err(Error::State { bytes: 49 }));
+        assert!(TrainingPosition::from_bytes(&[0; 48]).is_ok());
     }
 }

@@ -9,7 +9,7 @@ use crate::tensor::descriptor;
 use crate::variables::{Variable, Variables};
 
 /// Adds the assignments of one step to `graph`, in which the optimiser has assigned the parameters.
-pub(super) fn step(graph: &Graph, variables: &Variables, decay: f64) -> Result<()> {
+pub(super) fn update_averages(graph: &Graph, variables: &Variables, decay: f64) -> Result<()> {
     let counter = variables.training("average/step", descriptor(DataType::Int32, []))?;
     let step = graph.stored(&counter)?;
     graph.assign(&counter, &step.add_scalar(1.0)?)?;
@@ -18,8 +18,8 @@ pub(super) fn step(graph: &Graph, variables: &Variables, decay: f64) -> Result<(
     let kept = step.div(&step.add_scalar(9.0)?)?.clamp(None, Some(decay))?;
     let new = kept.neg()?.add_scalar(1.0)?;
     for parameter in variables.parameters() {
-        let mean = of(variables, &parameter)?;
-        let value = match graph.assigned(&parameter) {
+        let mean = average_of(variables, &parameter)?;
+        let value = match graph.assigned_value(&parameter) {
             Some(value) => value,
             None => graph.stored(&parameter)?,
         };
@@ -29,19 +29,19 @@ pub(super) fn step(graph: &Graph, variables: &Variables, decay: f64) -> Result<(
 }
 
 /// The means by the names of their parameters.
-pub(super) fn all(variables: &Variables) -> Result<BTreeMap<String, Variable>> {
+pub(super) fn averages_by_parameter(variables: &Variables) -> Result<BTreeMap<String, Variable>> {
     let parameters = variables.parameters().into_iter();
-    parameters.map(|parameter| Ok((parameter.name().to_owned(), of(variables, &parameter)?))).collect()
+    parameters.map(|parameter| Ok((parameter.name().to_owned(), average_of(variables, &parameter)?))).collect()
 }
 
 /// Writes the means into the parameters.
-pub(super) fn adopt(variables: &Variables) -> Result<()> {
+pub(super) fn copy_to_parameters(variables: &Variables) -> Result<()> {
     for parameter in variables.parameters() {
-        parameter.write(&of(variables, &parameter)?.read()?)?;
+        parameter.write(&average_of(variables, &parameter)?.read()?)?;
     }
     Ok(())
 }
 
-fn of(variables: &Variables, parameter: &Variable) -> Result<Variable> {
+fn average_of(variables: &Variables, parameter: &Variable) -> Result<Variable> {
     variables.root().training(&format!("average/{}", parameter.name()), parameter.descriptor().clone())
 }

@@ -3,24 +3,24 @@
 //! A step may skip its update, because gradients are not finite or more batches are to be added up first. The graph then
 //! computes the update nevertheless and keeps the old values, so that every step is the same program.
 
-use super::{Feed, Fit, average};
+use super::{Feed, Fit, exponential_average};
 use crate::bindings::tensors::DataType;
 use crate::bindings::variables::{Initializer, VariableKind};
 use crate::error::{Error, Result};
-use crate::graph::{Executable, Graph, Purpose};
+use crate::graph::{Executable, Graph, GraphPurpose};
 use crate::operand::Operand;
-use crate::optimizers::{Update, clip_norm, sum_of_squares};
+use crate::optimizers::{Update, clip_grad_norm, sum_of_squares};
 use crate::tensor::descriptor;
 use crate::variables::{Variable, Variables};
 
 /// The loss's scale in a first step of mixed precision, and its bounds.
-const SCALE: [f64; 3] = [1.0 / 65536.0, 65536.0, 16_777_216.0];
+const LOSS_SCALES: [f64; 3] = [1.0 / 65536.0, 65536.0, 16_777_216.0];
 /// Good steps after which the scale is doubled.
-const GOOD_STEPS: f64 = 2000.0;
+const LOSS_SCALE_GROWTH_INTERVAL: f64 = 2000.0;
 
 /// What a step does besides.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Options {
+pub(super) struct StepOptions {
     pub(super) clip: Option<f64>,
     /// Batches for each update, at least 1.
     pub(super) accumulate: u32,
@@ -28,7 +28,7 @@ pub(super) struct Options {
     pub(super) average: Option<f64>,
 }
 
-impl Default for Options {
+impl Default for StepOptions {
     fn default() -> Self {
         Self { clip: None, accumulate: 1, half: false, average: None }
     }
@@ -37,42 +37,47 @@ impl Default for Options {
 impl Fit<'_> {
     /// The graph and the names of its outputs.
     pub(super) fn training_graph(&self, feed: &Feed<'_>) -> Result<(Executable, Vec<String>)> {
-        let Options { clip, accumulate, half, average } = self.options;
-        let graph = Graph::for_purpose(Purpose { training: true, half, ..Purpose::default() });
+        let StepOptions { clip, accumulate, half, average } = self.options;
+        let graph = Graph::for_purpose(GraphPurpose { training: true, half, ..GraphPurpose::default() });
         let shards = self.job.shards().max(1);
         if !feed.batch.is_multiple_of(shards) {
             return Err(Error::Shards { batch: feed.batch, shards });
         }
         let mut objective = (self.objective)(&graph, &feed.inputs(&graph, feed.batch / shards)?)?;
         let loss = objective.loss().cast(DataType::Float32)?;
-        let scale = if half { Some(Scale::new(&graph, self.variables)?) } else { None };
-        let mut updates = updates(&graph, self.variables, &loss, scale.as_ref())?;
+        let scale = if half { Some(LossScaler::new(&graph, self.variables)?) } else { None };
+        let mut updates = collect_updates(&graph, self.variables, &loss, scale.as_ref())?;
         let mut guard = None;
         if let Some(scale) = scale {
-            let sound = sound(&graph, &updates)?;
-            graph.guard_statistics(&sound);
-            scale.step(&graph, &sound)?;
+            let sound = gradients_are_finite(&graph, &updates)?;
+            graph.set_statistics_guard(&sound);
+            scale.update(&graph, &sound)?;
             objective = objective.metric("scale", scale.value);
             guard = Some(sound);
         }
         if accumulate > 1 {
-            guard = Some(add_up(&graph, self.variables, &mut updates, guard.as_ref(), accumulate)?);
+            guard = Some(accumulate_gradients(&graph, self.variables, &mut updates, guard.as_ref(), accumulate)?);
         }
         if let Some(norm) = clip {
-            clip_norm(&mut updates, norm)?;
+            clip_grad_norm(&mut updates, norm)?;
         }
-        graph.guard(guard.as_ref());
+        graph.set_assignment_guard(guard.as_ref());
         self.optimizer.step(&graph, self.variables, &updates)?;
         if let Some(decay) = average {
-            average::step(&graph, self.variables, decay)?;
+            exponential_average::update_averages(&graph, self.variables, decay)?;
         }
-        graph.guard(None);
+        graph.set_assignment_guard(None);
         Ok((objective.build(&graph)?, objective.names()))
     }
 }
 
 /// The parameters and their gradients.
-fn updates(graph: &Graph, variables: &Variables, loss: &Operand, scale: Option<&Scale>) -> Result<Vec<Update>> {
+fn collect_updates(
+    graph: &Graph,
+    variables: &Variables,
+    loss: &Operand,
+    scale: Option<&LossScaler>,
+) -> Result<Vec<Update>> {
     let parameters = variables.parameters();
     let values = parameters.iter().map(|variable| graph.stored(variable)).collect::<Result<Vec<_>>>()?;
     let wrt: Vec<&Operand> = values.iter().collect();
@@ -89,25 +94,25 @@ fn updates(graph: &Graph, variables: &Variables, loss: &Operand, scale: Option<&
 }
 
 /// Whether all gradients are finite, a `uint8` scalar.
-fn sound(graph: &Graph, updates: &[Update]) -> Result<Operand> {
+fn gradients_are_finite(graph: &Graph, updates: &[Update]) -> Result<Operand> {
     let total = match sum_of_squares(updates)? {
         Some(total) => total,
         None => graph.scalar(DataType::Float32, 0.0)?,
     };
     // Neither infinity nor NaN is at most the largest number.
-    total.lesser_or_equal(&total.like(f64::from(f32::MAX))?)
+    total.lesser_or_equal(&total.scalar_like(f64::from(f32::MAX))?)
 }
 
 /// The scale of the loss in mixed precision.
-struct Scale {
+struct LossScaler {
     variable: Variable,
     good: Variable,
     value: Operand,
 }
 
-impl Scale {
+impl LossScaler {
     fn new(graph: &Graph, variables: &Variables) -> Result<Self> {
-        let first = Initializer::Constant(SCALE[1] as f32);
+        let first = Initializer::Constant(LOSS_SCALES[1] as f32);
         let scalar = descriptor(DataType::Float32, []);
         let variable = variables.get("mixed-precision/scale", scalar.clone(), &first, VariableKind::Training)?;
         let good = variables.training("mixed-precision/good", scalar)?;
@@ -116,20 +121,20 @@ impl Scale {
     }
 
     /// Halved after a step that is not sound, doubled after many that are.
-    fn step(&self, graph: &Graph, sound: &Operand) -> Result<()> {
+    fn update(&self, graph: &Graph, sound: &Operand) -> Result<()> {
         let good = graph.stored(&self.good)?.add_scalar(1.0)?;
-        let many = good.greater_or_equal(&good.like(GOOD_STEPS)?)?;
-        let zero = good.like(0.0)?;
-        let grown = many.choose(&self.value.mul_scalar(2.0)?, &self.value)?;
-        let next = sound.choose(&grown, &self.value.mul_scalar(0.5)?)?;
-        graph.assign(&self.variable, &next.clamp(Some(SCALE[0]), Some(SCALE[2]))?)?;
-        graph.assign(&self.good, &sound.choose(&many.choose(&zero, &good)?, &zero)?)
+        let many = good.greater_or_equal(&good.scalar_like(LOSS_SCALE_GROWTH_INTERVAL)?)?;
+        let zero = good.scalar_like(0.0)?;
+        let grown = many.where_cond(&self.value.mul_scalar(2.0)?, &self.value)?;
+        let next = sound.where_cond(&grown, &self.value.mul_scalar(0.5)?)?;
+        graph.assign(&self.variable, &next.clamp(Some(LOSS_SCALES[0]), Some(LOSS_SCALES[2]))?)?;
+        graph.assign(&self.good, &sound.where_cond(&many.where_cond(&zero, &good)?, &zero)?)
     }
 }
 
 /// Adds the gradients to those of the batches before and puts their mean in their place. Returns whether there are
 /// enough for an update, a `uint8` scalar.
-fn add_up(
+fn accumulate_gradients(
     graph: &Graph,
     variables: &Variables,
     updates: &mut [Update],
@@ -138,20 +143,20 @@ fn add_up(
 ) -> Result<Operand> {
     let counter = variables.training("accumulated/batches", descriptor(DataType::Float32, []))?;
     let counted = |before: &Operand, after: Operand| match sound {
-        Some(sound) => sound.choose(&after, before),
+        Some(sound) => sound.where_cond(&after, before),
         None => Ok(after),
     };
     let before = graph.stored(&counter)?;
     let count = counted(&before, before.add_scalar(1.0)?)?;
-    let enough = count.greater_or_equal(&count.like(f64::from(batches))?)?;
-    let zero = count.like(0.0)?;
-    graph.assign(&counter, &enough.choose(&zero, &count)?)?;
+    let enough = count.greater_or_equal(&count.scalar_like(f64::from(batches))?)?;
+    let zero = count.scalar_like(0.0)?;
+    graph.assign(&counter, &enough.where_cond(&zero, &count)?)?;
     for update in updates {
         let name = format!("accumulated/{}", update.variable.name());
         let sum = variables.training(&name, update.variable.descriptor().clone())?;
         let before = graph.stored(&sum)?;
         let after = counted(&before, before.add(&update.gradient)?)?;
-        graph.assign(&sum, &enough.choose(&zero, &after)?)?;
+        graph.assign(&sum, &enough.where_cond(&zero, &after)?)?;
         update.gradient = after.mul_scalar(1.0 / f64::from(batches))?;
     }
     Ok(enough)

@@ -32,7 +32,7 @@ fn attribute(name: &str, kind: i32, ints: &[i64]) -> AttributeProto {
 }
 
 /// A convolution, a pooling, a reshape whose shape is computed, a linear layer and a softmax.
-pub(crate) fn network() -> ModelProto {
+pub(crate) fn small_network() -> ModelProto {
     let mut conv = node("Conv", &["x", "filter", "bias"], &["c"]);
     conv.attribute.push(attribute("pads", 7, &[1, 1, 1, 1]));
     let mut pool = node("MaxPool", &["r"], &["p"]);
@@ -64,17 +64,17 @@ pub(crate) fn network() -> ModelProto {
         output: vec![port("y", &[1, 3])],
         ..GraphProto::default()
     };
-    model(graph)
+    wrap_model(graph)
 }
 
-pub(crate) fn model(graph: GraphProto) -> ModelProto {
+pub(crate) fn wrap_model(graph: GraphProto) -> ModelProto {
     let opset_import = vec![OperatorSetIdProto { domain: String::new(), version: 17 }];
     ModelProto { ir_version: 8, graph: Some(graph), opset_import, ..ModelProto::default() }
 }
 
 /// One node over one input.
-pub(crate) fn single(node: NodeProto, initializers: Vec<TensorProto>) -> ModelProto {
+pub(crate) fn single_node_model(node: NodeProto, initializers: Vec<TensorProto>) -> ModelProto {
     let output = vec![port(&node.output[0], &[])];
     let input = vec![port("x", &[2, 3])];
-    model(GraphProto { node: vec![node], initializer: initializers, input, output, ..GraphProto::default() })
+    wrap_model(GraphProto { node: vec![node], initializer: initializers, input, output, ..GraphProto::default() })
 }
