@@ -29,11 +29,11 @@ macro_rules! export {
         // Only there do the exported names mean anything; a native linker refuses them.
         #[cfg(target_arch = "wasm32")]
         const _: () = {
-            struct Plugin;
-            impl $crate::bindings::predictor::Guest for Plugin {
+            struct PredictorExport;
+            impl $crate::bindings::predictor::Guest for PredictorExport {
                 type Model = $crate::Loaded<$predictor>;
             }
-            $crate::bindings::predict::export_predictor!(Plugin with_types_in $crate::bindings::predict);
+            $crate::bindings::predict::export_predictor!(PredictorExport with_types_in $crate::bindings::predict);
         };
     };
     (importer: $importer:ty) => {
@@ -41,8 +41,8 @@ macro_rules! export {
         // Only there do the exported names mean anything; a native linker refuses them.
         #[cfg(target_arch = "wasm32")]
         const _: () = {
-            struct Plugin;
-            impl $crate::bindings::importer::Guest for Plugin {
+            struct ImporterExport;
+            impl $crate::bindings::importer::Guest for ImporterExport {
                 fn import_model(
                     file: ::std::vec::Vec<u8>,
                     options: ::std::string::String,
@@ -51,20 +51,20 @@ macro_rules! export {
                     $crate::run_import::<$importer>(&file, &options, variables)
                 }
             }
-            $crate::bindings::import::export_importer!(Plugin with_types_in $crate::bindings::import);
+            $crate::bindings::import::export_importer!(ImporterExport with_types_in $crate::bindings::import);
         };
     };
     (train: $train:path) => {
         // Only there do the exported names mean anything; a native linker refuses them.
         #[cfg(target_arch = "wasm32")]
         const _: () = {
-            struct Plugin;
-            impl $crate::bindings::trainer::Guest for Plugin {
+            struct TrainerExport;
+            impl $crate::bindings::trainer::Guest for TrainerExport {
                 fn train() -> ::core::result::Result<(), $crate::bindings::tensors::Error> {
                     $crate::run_training($train)
                 }
             }
-            $crate::bindings::train::export_trainer!(Plugin with_types_in $crate::bindings::train);
+            $crate::bindings::train::export_trainer!(TrainerExport with_types_in $crate::bindings::train);
         };
     };
     ($model:ty, $train:path) => {
