@@ -31,6 +31,7 @@ use crate::audit::AuditLog;
 use crate::cog::webhook::WebhookPrefix;
 use crate::cog::{self, CogPredictions};
 use crate::console;
+use crate::docs;
 use crate::error::ApiError;
 use crate::initial_series;
 use crate::models::{ModelImporter, ModelLifecycle, ModelRouter};
@@ -244,6 +245,8 @@ impl AppState {
         let mut routes = vec![
             ("/", get(index::index).post(predict::predict_default)),
             ("/console/{fingerprint}/{*name}", get(console::console_asset)),
+            ("/docs", get(docs::docs_index)),
+            ("/docs/{*path}", get(docs::docs_page)),
             ("/predict", get(predict::describe::describe_default).post(predict::predict_default)),
             ("/models/{model}/predict", get(predict::describe::describe_named).post(predict::predict_named)),
             (

@@ -8,15 +8,13 @@
 use std::sync::LazyLock;
 
 use axum::extract::Path;
-use axum::http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, IF_NONE_MATCH, REFERRER_POLICY, VARY,
-    X_CONTENT_TYPE_OPTIONS,
-};
+use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, VARY};
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use saggar_store::digest::Sha256Hasher;
 
-use crate::error::{self, ApiError};
+use crate::error::ApiError;
+use crate::static_content::{StaticContent, cacheable_response};
 
 /// What stands for the digest in the page.
 const VERSION_PLACEHOLDER: &str = "/console/VERSION/";
@@ -102,7 +100,7 @@ static INDEX_PAGE: LazyLock<String> =
 
 /// The page, for a client that takes HTML.
 pub(crate) fn console_page(request: &HeaderMap) -> Response {
-    let mut response = cacheable_response(request, "text/html; charset=utf-8", &INDEX_PAGE);
+    let mut response = cacheable_response(request, &console_content("text/html; charset=utf-8", &INDEX_PAGE));
     let headers = response.headers_mut();
     headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(CONTENT_SECURITY_POLICY_VALUE));
     headers.insert(CROSS_ORIGIN_OPENER_POLICY, HeaderValue::from_static("same-origin"));
@@ -123,23 +121,14 @@ pub(crate) async fn console_asset(
         name: name.chars().take(80).collect(),
         hint: "load the page anew: this server has another version of it".to_owned(),
     })?;
-    let mut response = cacheable_response(&request, media_type(asset.name), asset.text);
+    let mut response = cacheable_response(&request, &console_content(media_type(asset.name), asset.text));
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=31536000, immutable"));
     Ok(response)
 }
 
-/// The text, or word that the client has it already.
-fn cacheable_response(request: &HeaderMap, media_type: &'static str, text: &'static str) -> Response {
-    let tag = format!("\"{}\"", *FINGERPRINT);
-    let known = request.get(IF_NONE_MATCH).and_then(|tags| tags.to_str().ok()).unwrap_or_default();
-    let has_it = known.split(',').any(|one| one.trim().trim_start_matches("W/") == tag);
-    let mut response = if has_it { error::not_modified() } else { text.into_response() };
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(media_type));
-    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
-    headers.insert(ETAG, HeaderValue::from_str(&tag).expect("a digest is plain text"));
-    response
+/// Returns the content of a file of the console, which the fingerprint of the whole console names.
+fn console_content(media_type: &'static str, text: &'static str) -> StaticContent {
+    StaticContent { media_type, fingerprint: FINGERPRINT.clone(), text: text.into() }
 }
 
 fn media_type(name: &str) -> &'static str {

@@ -12,6 +12,7 @@ pub mod cog;
 mod connection;
 mod console;
 mod content_encoding;
+mod docs;
 pub mod error;
 mod initial_series;
 mod json_body;
@@ -26,6 +27,7 @@ pub mod program_version;
 mod request_body;
 pub mod request_memory;
 mod request_middleware;
+mod static_content;
 mod storage;
 #[cfg(test)]
 mod tests;

@@ -37,6 +37,8 @@ const ROUTE_REQUIREMENTS: &[(Method, &str, RouteRequirement)] = &[
     (GET, "/", RouteRequirement::Page),
     (POST, "/", requires_effect(AccessAction::Predict)),
     (GET, "/console/{fingerprint}/{*name}", RouteRequirement::Nothing),
+    (GET, "/docs", RouteRequirement::Nothing),
+    (GET, "/docs/{*path}", RouteRequirement::Nothing),
     (GET, "/predict", requires_effect(AccessAction::Predict)),
     (POST, "/predict", requires_effect(AccessAction::Predict)),
     (GET, "/models/{model}/predict", requires_effect(AccessAction::Predict)),
