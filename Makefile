@@ -105,7 +105,7 @@ bench: build ## measure training and serving against other servers (ONLY="overhe
 
 bench-peers: ## measure the CPU beside gemm, ONNX Runtime and PyTorch, or DEVICE=vulkan:0 beside PyTorch on CUDA (ONLY="matmul train" names works; THREADS=2; SAVE=FILE)
 	@.ci/setup bench
-	cargo bench --locked $(call BENCH_IN_PROFILE,saggar-device) --bench peers -- \
+	cargo bench --locked $(call BENCH_IN_PROFILE,saggar-devices) --bench peers -- \
 	 $(if $(DEVICE),--device $(DEVICE)) $(if $(THREADS),--threads $(THREADS)) $(if $(SAVE),--save $(abspath $(SAVE))) $(ONLY)
 
 carry: ## pack what a machine with only a GPU's driver needs to check and measure this build: target/carry.tar.xz

@@ -100,7 +100,7 @@ fn an_import_past_its_deadline_is_killed() {
     let component = std::fs::read(plugin("onnx")).unwrap();
     // Compiled now: the import's time is the file's alone.
     host.compile(&component).unwrap();
-    let device = saggar_device::cpu::open(Some(1)).unwrap();
+    let device = saggar_cpu::open(Some(1)).unwrap();
     let import = |file: &[u8], time: Duration| {
         ImportRequest { component: &component, file, options: "{}", time }.run(&host, device.clone())
     };

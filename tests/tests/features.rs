@@ -89,23 +89,3 @@ fn every_feature_row_exists_and_matches_its_state() {
         }
     }
 }
-
-#[test]
-fn a_test_that_is_named_after_a_row_stands_in_it() {
-    let rows = feature_rows();
-    let mut there = BTreeSet::new();
-    for directory in ["tests/tests", "host", "plugins"] {
-        collect_test_names(&root().join(directory), &mut there);
-    }
-    let mut seen = 0;
-    for test in &there {
-        let mut words = test.splitn(3, '_');
-        let (Some(system), Some(number)) = (words.next(), words.next()) else { continue };
-        let name = format!("{}-{number}", system.to_uppercase());
-        if let Some(row) = rows.get(&name) {
-            assert!(row.tests.contains(test), "{name} does not name {test}");
-            seen += 1;
-        }
-    }
-    assert!(seen > 40, "{seen} tests are named after rows");
-}

@@ -108,7 +108,7 @@ fn the_demo_ends_with_a_prediction() {
 #[test]
 fn the_soak_target_runs_for_the_given_duration() {
     let printed = make_ok(&["soak", DEBUG, "SOAK_SECONDS=5", "SWAPS=5"], &[]);
-    assert!(printed.contains("everything_at_once_fails_nothing ... ok"), "{printed}");
+    assert!(printed.contains("mixed_load_fails_no_request ... ok"), "{printed}");
 }
 
 #[test]

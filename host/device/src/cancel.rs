@@ -26,7 +26,7 @@ impl CancelToken {
     }
 
     /// Returns whether the token can never be cancelled.
-    pub(crate) fn is_never(&self) -> bool {
+    pub fn is_never(&self) -> bool {
         self.0.is_none()
     }
 

@@ -3,7 +3,7 @@
 
 /// Returns the number that `bits` encode.
 #[inline(always)]
-pub(crate) fn to_f32(bits: u16) -> f32 {
+pub fn to_f32(bits: u16) -> f32 {
     let magnitude = u32::from(bits & 0x7fff) << 13;
     let sign = u32::from(bits & 0x8000) << 16;
     // Multiplying by 2^112 rebases the exponent and also normalises subnormal numbers.
@@ -16,7 +16,7 @@ pub(crate) fn to_f32(bits: u16) -> f32 {
 /// Returns the nearest half-precision number, ties to even. Values that are too large become infinite, and NaN stays
 /// NaN.
 #[inline(always)]
-pub(crate) fn from_f32(value: f32) -> u16 {
+pub fn from_f32(value: f32) -> u16 {
     let bits = value.to_bits();
     let sign = ((bits >> 16) & 0x8000) as u16;
     let magnitude = bits & 0x7fff_ffff;
@@ -33,7 +33,7 @@ pub(crate) fn from_f32(value: f32) -> u16 {
 
 /// Returns `value` rounded to half precision.
 #[inline(always)]
-pub(crate) fn round(value: f32) -> f32 {
+pub fn round(value: f32) -> f32 {
     to_f32(from_f32(value))
 }
 

@@ -5,7 +5,7 @@
 //! promises untouched memory that it does not have, so bytes are counted here from the moment they are charged.
 
 mod control_groups;
-pub(crate) mod host_budget;
+pub mod host_budget;
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ static HOST_BUDGET: HostMemoryBudget = HostMemoryBudget::new(host_budget::read_s
 
 /// The memory budget of one device.
 #[derive(Debug)]
-pub(crate) struct DeviceMemoryBudget {
+pub struct DeviceMemoryBudget {
     device: String,
     memory: MemorySource,
     /// Bytes that are charged now.
@@ -40,7 +40,7 @@ pub(crate) struct DeviceMemoryBudget {
 
 /// The kind of memory that a budget limits.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum MemorySource {
+pub enum MemorySource {
     /// The host's memory.
     Host,
     /// The host's memory, up to a limit. The driver takes pages when a buffer is requested, so the system already
@@ -62,22 +62,25 @@ pub(crate) enum MemorySource {
 
 /// The available memory, and the source of that figure.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct AvailableMemory {
-    pub(crate) bytes: u64,
-    pub(crate) source: String,
+pub struct AvailableMemory {
+    /// Number of bytes.
+    pub bytes: u64,
+    /// Where the figure comes from, as messages say it.
+    pub source: String,
 }
 
 /// The memory that a program needs besides its constants and outputs.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct MemoryRequirements {
+pub struct MemoryRequirements {
     /// Bytes of scratch memory that are not allocated yet.
-    pub(crate) scratch_bytes: u64,
+    pub scratch_bytes: u64,
     /// Bytes of prepacked weights, which are made when the program first runs.
-    pub(crate) packed_bytes: u64,
+    pub packed_bytes: u64,
 }
 
 impl DeviceMemoryBudget {
-    pub(crate) fn new(device: &str, memory: MemorySource) -> Arc<DeviceMemoryBudget> {
+    /// Creates the budget of the device named `device`, whose tensors take `memory`.
+    pub fn new(device: &str, memory: MemorySource) -> Arc<DeviceMemoryBudget> {
         DeviceMemoryBudget::on_host(device, memory, &HOST_BUDGET)
     }
 
@@ -90,12 +93,7 @@ impl DeviceMemoryBudget {
     /// # Errors
     /// Returns `OutOfMemory` if the meter's limit would be exceeded, and `InsufficientMemory` if the budget would be.
     /// Nothing is charged then.
-    pub(crate) fn charge(
-        self: &Arc<Self>,
-        what: &dyn Display,
-        bytes: u64,
-        meter: &Meter,
-    ) -> Result<MeterCharge, DeviceError> {
+    pub fn charge(self: &Arc<Self>, what: &dyn Display, bytes: u64, meter: &Meter) -> Result<MeterCharge, DeviceError> {
         let charge = meter.charge(bytes)?;
         // Reserve before checking. Of two concurrent charges for the last bytes, the later one then sees the other's.
         let held = self.held_bytes.fetch_add(bytes, Ordering::AcqRel);
@@ -114,7 +112,7 @@ impl DeviceMemoryBudget {
     ///
     /// # Errors
     /// Returns `InsufficientMemory` if they would not.
-    pub(crate) fn check(&self, what: &dyn Display, bytes: u64) -> Result<(), DeviceError> {
+    pub fn check(&self, what: &dyn Display, bytes: u64) -> Result<(), DeviceError> {
         self.check_available(what, bytes, self.held_bytes.load(Ordering::Acquire), Some(self.host.held_bytes()))
     }
 
@@ -125,7 +123,7 @@ impl DeviceMemoryBudget {
     ///
     /// # Errors
     /// Returns `OutOfMemory` if the meter's limit would be exceeded, and `InsufficientMemory` if the budget would be.
-    pub(crate) fn check_program(
+    pub fn check_program(
         &self,
         program: &Program,
         target: &CompileTarget,
@@ -162,7 +160,7 @@ impl DeviceMemoryBudget {
     }
 
     /// Returns the error for a tensor or program that does not fit.
-    pub(crate) fn insufficient_memory_error(
+    pub fn insufficient_memory_error(
         &self,
         what: &dyn Display,
         asked_bytes: u64,
@@ -178,7 +176,7 @@ impl DeviceMemoryBudget {
     }
 
     /// Returns the available memory, or `None` if it is unknown.
-    pub(crate) fn available(&self) -> Option<AvailableMemory> {
+    pub fn available(&self) -> Option<AvailableMemory> {
         self.remaining(self.held_bytes.load(Ordering::Acquire), Some(self.host.held_bytes()))
     }
 
@@ -203,7 +201,7 @@ impl DeviceMemoryBudget {
     }
 
     /// Releases `bytes` that were charged.
-    pub(crate) fn release(&self, bytes: u64) {
+    pub fn release(&self, bytes: u64) {
         self.held_bytes.fetch_sub(bytes, Ordering::AcqRel);
         match self.memory {
             MemorySource::Host => self.host.release(bytes),

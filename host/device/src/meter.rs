@@ -75,7 +75,7 @@ impl Meter {
     }
 
     /// Returns whether both are the same account.
-    pub(crate) fn is_same(&self, other: &Meter) -> bool {
+    pub fn is_same(&self, other: &Meter) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
@@ -156,18 +156,18 @@ impl Meter {
 
 impl MeterCharge {
     /// Also counts the charge in a device's memory budget, which gets the bytes back when this is dropped.
-    pub(crate) fn with_budget(mut self, room: &Arc<DeviceMemoryBudget>) -> MeterCharge {
+    pub fn with_budget(mut self, room: &Arc<DeviceMemoryBudget>) -> MeterCharge {
         self.budget = Some(Arc::clone(room));
         self
     }
 
     /// Counts bytes that were copied from the host to the charged memory. Called by devices.
-    pub(crate) fn add_written(&self, bytes: usize) {
+    pub fn add_written(&self, bytes: usize) {
         self.meter.0.written_bytes.fetch_add(bytes as u64, Ordering::AcqRel);
     }
 
     /// Counts bytes that were copied from the charged memory to the host. Called by devices.
-    pub(crate) fn add_read(&self, bytes: usize) {
+    pub fn add_read(&self, bytes: usize) {
         self.meter.add_counters(DeviceCounters { reads: 1, ..DeviceCounters::default() });
         self.meter.0.read_bytes.fetch_add(bytes as u64, Ordering::AcqRel);
     }

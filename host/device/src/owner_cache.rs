@@ -6,7 +6,7 @@ use crate::meter::Meter;
 
 /// One value per owner, kept as long as one of the owner's programs holds it.
 #[derive(Debug)]
-pub(crate) struct PerOwner<T>(Mutex<Vec<(Meter, Weak<T>)>>);
+pub struct PerOwner<T>(Mutex<Vec<(Meter, Weak<T>)>>);
 
 impl<T> Default for PerOwner<T> {
     fn default() -> PerOwner<T> {
@@ -16,7 +16,7 @@ impl<T> Default for PerOwner<T> {
 
 impl<T> PerOwner<T> {
     /// Returns the owner's value, and creates it if it is missing.
-    pub(crate) fn get_or_create(&self, meter: &Meter, make: impl FnOnce(Meter) -> T) -> Arc<T> {
+    pub fn get_or_create(&self, meter: &Meter, make: impl FnOnce(Meter) -> T) -> Arc<T> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|(_, thing)| thing.strong_count() > 0);
         let found = known.iter().find(|(owner, _)| owner.is_same(meter)).and_then(|(_, thing)| thing.upgrade());

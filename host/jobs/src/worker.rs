@@ -20,8 +20,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use saggar_device::select::{self, DeviceUsage};
 use saggar_device::{Backend, DeviceInfo, Meter, TuningRecords};
+use saggar_devices::{self, DeviceUsage};
 use saggar_plugin::{
     CompiledPlugin, JobContext, PluginEngine, PluginEngineConfig, PluginError, TrainLimits, TrainOutcome, train,
 };
@@ -125,7 +125,7 @@ impl WorkerAttempt<'_> {
         let spec = &self.start.spec;
         let home = StateDir::open(self.home).map_err(|error| AttemptFailure::permanent("BAD_HOME", error))?;
         let usage = DeviceUsage { processes: spec.replicas as usize, pipeline_cache_dir: Some(&home.shaders()) };
-        let choice = select::open_with_usage(&spec.device, usage);
+        let choice = saggar_devices::open_with_usage(&spec.device, usage);
         let choice = choice.map_err(|error| AttemptFailure::permanent("NO_DEVICE", error))?;
         let info = choice.backend.info();
         self.channel.send(&WorkerEvent::Started {

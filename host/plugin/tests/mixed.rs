@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use recorder::{JobRecording, RecordingJobContext, cpu};
-use saggar_device::{Backend, Meter, gpu};
+use saggar_device::{Backend, Meter};
 use saggar_plugin::{CompiledPlugin, PluginEngine, PluginEngineConfig, TrainLimits, TrainOutcome, train};
 use saggar_store::checkpoint::digest_of_variables;
 use saggar_store::{Checkpoint, ColumnarDataset, DatasetStore};
@@ -142,12 +142,13 @@ fn mixed_precision_reaches_the_accuracy_of_single_precision() {
 #[test]
 fn a_gpu_reaches_the_same_accuracy_in_mixed_precision() {
     let Some(bench) = MixedPrecisionFixture::new("lenet") else { return };
-    if gpu::adapters().is_empty() {
+    if saggar_gpu::adapters().is_empty() {
         assert!(std::env::var_os("REQUIRE_GPU").is_none_or(|value| value != "1"), "no GPU adapter");
         println!("SKIP: no GPU adapter");
         return;
     }
-    let trained = [false, true].map(|is_mixed| bench.train_to_end(gpu::open(0).unwrap(), r#"{"epochs": 3}"#, is_mixed));
+    let trained =
+        [false, true].map(|is_mixed| bench.train_to_end(saggar_gpu::open(0).unwrap(), r#"{"epochs": 3}"#, is_mixed));
     check_similar_accuracy("lenet on an adapter", &trained[0], &trained[1]);
 }
 

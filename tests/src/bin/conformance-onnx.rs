@@ -6,7 +6,6 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use saggar_device::{cpu, gpu};
 use saggar_tests::onnx::{ConformanceImporter, count_reasons};
 use saggar_tests::plugin;
 
@@ -33,9 +32,9 @@ fn check(folders: &[PathBuf], only: &str) -> Result<usize, String> {
     let path = plugin("onnx");
     let component = std::fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
     let importer = ConformanceImporter::new(&component)?;
-    let mut devices = vec![cpu::open(None).map_err(|error| error.to_string())?];
-    for index in 0..gpu::adapters().len() {
-        devices.push(gpu::open(index).map_err(|error| error.to_string())?);
+    let mut devices = vec![saggar_cpu::open(None).map_err(|error| error.to_string())?];
+    for index in 0..saggar_gpu::adapters().len() {
+        devices.push(saggar_gpu::open(index).map_err(|error| error.to_string())?);
     }
     if devices.len() == 1 {
         println!("no GPU adapter; the CPU alone is tried");

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use saggar_compile::compile;
-use saggar_device::{Backend, Meter, cpu, gpu};
+use saggar_device::{Backend, Meter};
 use saggar_tensor::interp::{InterpTensor, evaluate};
 use saggar_tensor::{GraphBuilder, NodeId, VerifiedGraph, verify};
 
@@ -22,13 +22,13 @@ impl WebnnDevices {
     /// # Errors
     /// Where there is no GPU adapter, or one does not open.
     pub fn open() -> Result<WebnnDevices, String> {
-        let mut devices = vec![cpu::open(None).map_err(|error| error.to_string())?];
-        let count = gpu::adapters().len();
+        let mut devices = vec![saggar_cpu::open(None).map_err(|error| error.to_string())?];
+        let count = saggar_gpu::adapters().len();
         if count == 0 {
             return Err("there is no GPU adapter; Debian's mesa-vulkan-drivers brings one in software".to_owned());
         }
         for index in 0..count {
-            devices.push(gpu::open(index).map_err(|error| error.to_string())?);
+            devices.push(saggar_gpu::open(index).map_err(|error| error.to_string())?);
         }
         Ok(WebnnDevices(devices))
     }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use saggar_device::{DeviceInfo, select};
+use saggar_device::DeviceInfo;
 use serde_json::{Value, json};
 
 use crate::exit::CliError;
@@ -31,7 +31,7 @@ pub(crate) enum ProcessEnd {
 
 /// `saggar devices`: one line of JSON for each.
 pub(crate) fn devices(output: CliOutput) -> Result<(), CliError> {
-    for info in select::list_devices() {
+    for info in saggar_devices::list_devices() {
         let DeviceInfo { name, adapter, vendor, driver, backend, software, exact_seconds, limits, features } = info;
         let device = json!([name, adapter, vendor, driver, backend, software, exact_seconds, limits, features]);
         output.print_line(&device.to_string());

@@ -11,7 +11,6 @@ use std::sync::Arc;
 use saggar_compile::memory_report::{MemoryReport, memory_report};
 use saggar_compile::wgsl::{self, Shader, ShaderTuning};
 use saggar_compile::{CompileStages, CompileTarget, compile_stages};
-use saggar_device::cpu;
 use saggar_device::null_backend::RecordedGraph;
 use saggar_tensor::VerifiedGraph;
 use serde_json::{Value, json};
@@ -114,7 +113,7 @@ impl InspectedGraph {
 
     /// Which routine of the CPU each kernel takes.
     fn routines(&self) -> Result<Vec<String>, CliError> {
-        cpu::describe_kernels(&self.stages.program).map_err(|error| CliError::invalid(error.to_string()))
+        saggar_cpu::describe_kernels(&self.stages.program).map_err(|error| CliError::invalid(error.to_string()))
     }
 
     /// Whether `stage` is shown where `wanted` was asked for.

@@ -10,8 +10,9 @@ mod threads;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use saggar_device::select::{self, DeviceUsage};
-use saggar_device::{DeviceInfo, RecoverableDevice};
+use saggar_device::DeviceInfo;
+use saggar_devices::RecoverableDevice;
+use saggar_devices::{self, DeviceUsage};
 use saggar_jobs::limits::WORKER_SILENCE_MAX;
 use saggar_jobs::{JobService, LocalLauncher};
 use saggar_metrics::MetricsRegistry;
@@ -57,7 +58,7 @@ pub(crate) fn serve(args: &ServeArgs, output: CliOutput) -> Result<(), CliError>
     })?;
     let certificates = listeners::check_exposure(args, &home.keys())?;
     let usage = DeviceUsage { pipeline_cache_dir: Some(&home.shaders()), ..DeviceUsage::default() };
-    let choice = select::open_with_usage(&args.device, usage)
+    let choice = saggar_devices::open_with_usage(&args.device, usage)
         .map_err(|error| CliError::new(exit::NO_DEVICE, "no_device", error.to_string()))?;
     let info = choice.backend.info();
     tracing::info!(device = %info.name, adapter = %info.adapter, driver = %info.driver, choice = %choice.reason, "predictions run here");

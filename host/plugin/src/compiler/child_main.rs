@@ -187,7 +187,7 @@ fn import_file(host: &PluginEngine, [header, component, file]: [Vec<u8>; 3]) -> 
     let ImportRequestHeader { options, time } = serde_json::from_slice(&header).map_err(other)?;
     let plugin = host.compile(&component)?;
     // Weights are only written and read again, which this device does without drivers.
-    let device = saggar_device::cpu::open(Some(DEVICE_THREADS)).map_err(PluginError::from)?;
+    let device = saggar_cpu::open(Some(DEVICE_THREADS)).map_err(PluginError::from)?;
     let limits = ModelLimits { load_time: time, ..ModelLimits::default() };
     let made = import(host, &plugin, &file, &options, device, Meter::unlimited(), limits)?;
     let describe = |it: &SavedVariable| VariableHeader {

@@ -82,13 +82,13 @@ fn a_restored_position_yields_the_same_batches() {
 #[test]
 fn batches_gathered_on_the_device_equal_copied_batches() {
     let (_home, dataset) = dataset();
-    let adapters = saggar_device::gpu::adapters();
+    let adapters = saggar_gpu::adapters();
     if adapters.is_empty() {
         assert!(std::env::var_os("REQUIRE_GPU").is_none_or(|value| value != "1"), "no adapter");
         println!("SKIP: no adapter; the processor alone is tested");
     }
     let names = ["cpu".to_owned()].into_iter().chain(adapters.into_iter().map(|adapter| adapter.name));
-    for backend in names.map(|name| saggar_device::select::open(&name).unwrap().backend) {
+    for backend in names.map(|name| saggar_devices::open(&name).unwrap().backend) {
         let (meter, never) = (Meter::unlimited(), CancelToken::never());
         let resident = DeviceDataset::new(&*backend, &meter, &dataset, (dataset.fields(), 2..9), 3, &never).unwrap();
         for items in [[2, 3, 4], [8, 2, 8], [5, 7, 6]] {

@@ -9,7 +9,7 @@ use saggar_store::checkpoint::{Checkpoint, SavedVariable};
 
 /// The CPU device.
 pub(crate) fn cpu() -> Arc<dyn Backend> {
-    saggar_device::cpu::open(Some(2)).unwrap()
+    saggar_cpu::open(Some(2)).unwrap()
 }
 
 /// What a training reported. Clones share it.

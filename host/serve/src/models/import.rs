@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use saggar_device::RecoverableDevice;
+use saggar_devices::RecoverableDevice;
 use saggar_plugin::{ImportRequest, PluginEngine, PluginError};
 use saggar_store::clock::Clock;
 use saggar_store::digest::Digest;

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use saggar_device::{Meter, RecoverableDevice};
+use saggar_device::Meter;
+use saggar_devices::RecoverableDevice;
 use saggar_metrics::MetricsRegistry;
 use saggar_plugin::{
     CompilePurpose, CompiledPlugin, InstanceStartHook, LoadedModel, ModelLimits, ModelParts, ModelSignature,

@@ -1,6 +1,6 @@
 //! Devices that are measured one after the other, and how they and times are shown.
 
-use saggar_device::{Backend, DeviceInfo, select};
+use saggar_device::{Backend, DeviceInfo};
 use saggar_plugin::PluginError;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -37,7 +37,8 @@ pub(super) fn exit_code<T>(results: &DeviceResults<T>) -> i32 {
 }
 
 fn open_device(name: &str) -> Result<Arc<dyn Backend>, CliError> {
-    let choice = select::open(name).map_err(|error| CliError::new(exit::NO_DEVICE, "no_device", error.to_string()))?;
+    let choice =
+        saggar_devices::open(name).map_err(|error| CliError::new(exit::NO_DEVICE, "no_device", error.to_string()))?;
     Ok(choice.backend)
 }
 
@@ -122,7 +123,7 @@ mod tests {
 
     #[test]
     fn busy_seconds_of_a_device_without_a_clock_are_marked_estimated() {
-        let mut info = saggar_device::cpu::describe();
+        let mut info = saggar_cpu::describe();
         assert_eq!(format_busy_seconds(&info, 1.5), "1.50 estimated");
         (info.backend, info.software) = ("vulkan".to_owned(), true);
         assert_eq!(format_busy_seconds(&info, 1.5), "1.50 estimated");

@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use saggar_device::{DeviceInfo, select};
+use saggar_device::DeviceInfo;
 use serde_json::{Value, json};
 
 use super::{DoctorFinding, FindingState};
@@ -88,7 +88,7 @@ fn failed_probe(device: &str, ended: &ProcessEnd) -> DoctorFinding {
 
 /// Opens a device in this process, and says so in a line of JSON.
 pub(super) fn probe_device(device: &str, output: CliOutput) -> i32 {
-    let (opened, what) = match select::open(device) {
+    let (opened, what) = match saggar_devices::open(device) {
         Ok(choice) => (true, format!("takes {}: {}", choice.backend.info().name, choice.reason)),
         Err(error) => (false, error.to_string()),
     };

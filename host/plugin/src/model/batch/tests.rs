@@ -85,7 +85,7 @@ fn padding_is_removed_from_outputs_before_they_are_concatenated() {
 
 #[test]
 fn outputs_that_do_not_match_the_signature_are_named() {
-    let cpu = saggar_device::cpu::open(Some(1)).unwrap();
+    let cpu = saggar_cpu::open(Some(1)).unwrap();
     let buffer = |name: &str, dims: &[usize]| {
         (name.to_owned(), cpu.allocate(&descriptor(dims), &saggar_device::Meter::unlimited()).unwrap())
     };

@@ -1,0 +1,205 @@
+//! Convolution in NHWC layout.
+
+use saggar_compile::program::{Epilogue, ValueId};
+use saggar_tensor::op::Conv2d;
+
+use super::WindowedImages;
+use super::taps::{FilterTaps, PackedFilterLayout, SummedChannels};
+use crate::alias_check::RegionSlice;
+use crate::contract::{finish_chunk, with_accumulators};
+use crate::elementwise_loops::{elements, elements_mut};
+use crate::epilogue::{BiasClampEpilogue, BoundBiasClamp};
+use crate::evaluator::OperandMemory;
+use crate::gemm::macro_kernel::{LhsOperand, PackedMatrix, PanelProduct, PanelRange, RhsOperand};
+use crate::gemm_partition::GemmPartition;
+use crate::kernel_plan::{KernelPlanner, KernelRefusal};
+use crate::map::{AccumulationTarget, ElementwiseStage};
+use crate::prepacked::{PackedLayout, PrepackRequest};
+use crate::thread_scratch::with_scratch;
+use crate::threads::CpuThreads;
+
+/// A convolution of `float32` images with an epilogue.
+#[derive(Debug)]
+pub(in super::super) struct CpuConv2dNhwc {
+    view: WindowedImages,
+    outputs: usize,
+    input: usize,
+    filter: usize,
+    form: PackedFilterLayout,
+    prepacked: Option<PrepackRequest>,
+    bands: GemmPartition,
+    epilogue: Option<BiasClampEpilogue>,
+    finish: ElementwiseStage,
+}
+
+impl CpuConv2dNhwc {
+    /// Prepares a `KernelBody::Conv2d` in NHWC layout of `[input, filter]`, with one group.
+    pub(in super::super) fn new(
+        planner: &KernelPlanner<'_>,
+        conv: &Conv2d,
+        [input, filter]: [ValueId; 2],
+        result: &[usize; 4],
+        epilogue: &Epilogue,
+    ) -> Result<CpuConv2dNhwc, KernelRefusal> {
+        let (dims, window) = (planner.dims(input), planner.dims(filter));
+        let filter_dims = [window[0], window[1], window[2], window[3]];
+        let offset = |axis: usize, tap: usize| (tap * conv.dilations[axis]) as isize - conv.padding[2 * axis] as isize;
+        let taps = FilterTaps::new([window[2], window[3]], |[y, x]| Some([offset(0, y), offset(1, x)]));
+        let form = PackedFilterLayout::new(filter_dims, &taps, SummedChannels::Inputs);
+        let view = WindowedImages {
+            images: dims[0],
+            size: [dims[1], dims[2]],
+            channels: dims[3],
+            places: [result[1], result[2]],
+            steps: conv.strides,
+            taps,
+        };
+        let kept = planner.constant_block(filter).map(|block| PrepackRequest {
+            block,
+            form: PackedLayout::Filter(form.clone()),
+            dtype: planner.dtype(filter),
+        });
+        Ok(CpuConv2dNhwc {
+            bands: GemmPartition::new(view.place_rows(), view.places[1], form.layout),
+            outputs: result[3],
+            input: planner.operand(input)?,
+            filter: planner.operand(filter)?,
+            epilogue: BiasClampEpilogue::recognize(planner, result, 3, epilogue),
+            finish: ElementwiseStage::epilogue(planner, result, epilogue)?,
+            view,
+            form,
+            prepacked: kept,
+        })
+    }
+
+    /// Returns the filter if it must be prepacked, which requires that it does not change between dispatches.
+    pub(in super::super) fn prepack_request(&self) -> Option<&PrepackRequest> {
+        self.prepacked.as_ref()
+    }
+
+    /// Returns the bytes of accumulators outside the stores and of a packed filter.
+    pub(in super::super) fn workspace_bytes(&self) -> usize {
+        4 * (self.finish.workspace_elements() + if self.prepacked.is_none() { self.form.layout.len() } else { 0 })
+    }
+
+    /// Runs the convolution. `kept` is the prepacked filter of [`CpuConv2dNhwc::prepack_request`].
+    pub(in super::super) fn run(
+        &self,
+        threads: &CpuThreads,
+        mut pieces: Vec<RegionSlice<'_>>,
+        workspace: &mut [u64],
+        kept: Option<&[f32]>,
+    ) {
+        if self.finish.elements == 0 {
+            return;
+        }
+        let mut stores = self.finish.take_stores(&mut pieces);
+        let inputs = self.finish.inputs(&pieces);
+        let images = elements::<f32>(pieces[self.input].read());
+        let workspace = elements_mut::<f32>(bytemuck::cast_slice_mut(workspace));
+        let (sums, packed) = workspace.split_at_mut(self.finish.workspace_elements());
+        let filter = elements::<f32>(pieces[self.filter].read());
+        let b = super::pack_filter(&self.form, filter, threads, packed, kept);
+        let ends = self.epilogue.map(|ending| ending.bind(&pieces));
+        if !self.bands.covers_whole_rows() {
+            self.run_panel_tasks(threads, images, b, &mut stores, sums, ends);
+            if ends.is_none() {
+                self.run_epilogue(threads, &inputs, stores, sums);
+            }
+            return;
+        }
+        let row = self.view.places[1] * self.outputs;
+        let counts = self.bands.row_ranges().map(|rows| rows.len() * row);
+        let chunks = self.finish.split_stores(stores, counts);
+        let tasks = with_accumulators(chunks, sums, self.finish.accumulation);
+        threads.for_each(self.operations(), tasks, |(mut chunk, window)| {
+            let first = chunk.first / row;
+            let rows = first..first + chunk.count / row;
+            match ends {
+                Some(_) => self.run_band(images, rows, b, elements_mut(chunk.stores[0]), ends),
+                None => finish_chunk(&self.finish, &inputs, chunk, window, |out, _| {
+                    self.run_band(images, rows, b, out, ends)
+                }),
+            }
+        });
+    }
+
+    fn operations(&self) -> usize {
+        self.finish.elements.saturating_mul(self.form.layout.depth + self.finish.operations())
+    }
+
+    /// Computes all channels of a band of place rows.
+    fn run_band(
+        &self,
+        images: &[f32],
+        rows: std::ops::Range<usize>,
+        b: PackedMatrix<'_>,
+        out: &mut [f32],
+        ends: Option<BoundBiasClamp<'_>>,
+    ) {
+        let mut places: Vec<&mut [f32]> = out.chunks_exact_mut(self.outputs).collect();
+        self.multiply_band(images, rows, b, &mut places, PanelRange { first: 0, end: self.form.layout.panels() }, ends);
+    }
+
+    fn multiply_band(
+        &self,
+        images: &[f32],
+        rows: std::ops::Range<usize>,
+        b: PackedMatrix<'_>,
+        c: &mut [&mut [f32]],
+        panels: PanelRange,
+        ends: Option<BoundBiasClamp<'_>>,
+    ) {
+        with_scratch(|scratch| {
+            let band = self.view.band(images, rows, &mut scratch.buffers[0]);
+            let a = LhsOperand::Gathered { data: band.data, bases: &band.bases, runs: &band.runs };
+            PanelProduct {
+                c,
+                a,
+                b: RhsOperand::Packed(b),
+                panels,
+                add: false,
+                epilogue: ends,
+                words: &mut scratch.product,
+            }
+            .run();
+        });
+    }
+
+    /// Computes a range of channels of a band of place rows per task.
+    fn run_panel_tasks(
+        &self,
+        threads: &CpuThreads,
+        images: &[f32],
+        b: PackedMatrix<'_>,
+        stores: &mut [&mut [u8]],
+        sums: &mut [f32],
+        ends: Option<BoundBiasClamp<'_>>,
+    ) {
+        let out = match self.finish.accumulation {
+            _ if ends.is_some() => elements_mut::<f32>(stores[0]),
+            AccumulationTarget::Store(store) => elements_mut::<f32>(stores[store]),
+            AccumulationTarget::Workspace | AccumulationTarget::None => sums,
+        };
+        let layout = self.form.layout;
+        let tasks = self.bands.tasks(&mut out[..self.finish.elements]);
+        threads.for_each(self.operations(), tasks, |(rows, panels, mut c)| {
+            let ends = ends.map(|ends| ends.skip_channels(panels.first * layout.panel_columns()));
+            self.multiply_band(images, rows, b, &mut c, panels, ends);
+        });
+    }
+
+    fn run_epilogue(
+        &self,
+        threads: &CpuThreads,
+        inputs: &[OperandMemory<'_>],
+        stores: Vec<&mut [u8]>,
+        sums: &mut [f32],
+    ) {
+        let chunks = self.finish.split_stores(stores, self.finish.task_counts());
+        let tasks = with_accumulators(chunks, sums, self.finish.accumulation);
+        threads.for_each(self.finish.elements.saturating_mul(self.finish.operations()), tasks, |(chunk, window)| {
+            finish_chunk(&self.finish, inputs, chunk, window, |_, _| {});
+        });
+    }
+}
