@@ -110,7 +110,7 @@ bench-peers: ## measure the CPU beside gemm, ONNX Runtime and PyTorch, or DEVICE
 
 carry: ## pack what a machine with only a GPU's driver needs to check and measure this build: target/carry.tar.xz
 	@.ci/setup build
-	@host/device/benches/carry/pack
+	@host/devices/benches/carry/pack
 
 attack: build ## attack the release binary as strangers would, ATTACK_SECONDS=60 for each that lasts
 	@.ci/setup test

@@ -35,7 +35,7 @@ fn table_rows(text: &str) -> Vec<Vec<String>> {
 
 #[test]
 fn readme_figures_match_the_benchmark_table() {
-    let (readme, table) = (text("README.md"), text("host/device/BENCHMARKS.md"));
+    let (readme, table) = (text("README.md"), text("host/devices/BENCHMARKS.md"));
     let section = readme.split("The CPU device beside its peers").nth(1).unwrap();
     let (shown, measured) = (table_rows(section), table_rows(&table));
     for (start, works) in ROWS {
@@ -58,13 +58,13 @@ fn readme_figures_match_the_benchmark_table() {
 
 #[test]
 fn the_benchmark_harness_runs_as_many_rounds_as_the_table_says() {
-    let source = text("host/device/benches/peers/arguments.rs");
+    let source = text("host/devices/benches/peers/arguments.rs");
     let value = |name: &str| {
         let rest = source.split(&format!("const {name}: ")).nth(1).unwrap();
         rest.split([';', '=']).nth(1).unwrap().trim().to_owned()
     };
-    let turns = format!("{} rounds of {} s each", value("ROUNDS"), value("SECONDS"));
-    for path in ["README.md", "host/device/BENCHMARKS.md"] {
+    let turns = format!("{} rounds of {} s each", value("DEFAULT_ROUNDS"), value("DEFAULT_TURN_SECONDS"));
+    for path in ["README.md", "host/devices/BENCHMARKS.md"] {
         assert!(text(path).contains(&turns), "{path} is of other turns than `make bench-peers` takes: {turns}");
     }
 }
