@@ -57,7 +57,7 @@ fn every_stage_of_a_graph_is_shown() {
         "{memory}"
     );
     let routines = one("routines");
-    assert!(routines.contains("implicit convolution: products without patches, channels last"), "{routines}");
+    assert!(routines.contains("convolution by implicit GEMM, channels last"), "{routines}");
     let wgsl = one("wgsl");
     assert!(wgsl.contains("@compute") && wgsl.contains("var<workgroup> tile_a"), "{wgsl}");
     let all = inspect_ok(&[lenet.to_str().unwrap(), "--graph", "1", "--target", "gpu"]);

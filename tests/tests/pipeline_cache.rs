@@ -36,7 +36,7 @@ fn a_damaged_pipeline_cache_is_logged_and_rebuilt() {
     }
     drop(server);
     let log = || std::fs::read_to_string(home.path().join("server.log")).unwrap();
-    let says = "kept shaders are not usable; they are compiled anew";
+    let says = "the pipeline cache is invalid; shaders are recompiled";
     let (server, expected) = serve_and_classify(home.path());
     // They are kept when the device has nothing to do.
     server.wait_for("a cache", |_| (!cache_files(home.path()).is_empty()).then_some(()));
@@ -50,7 +50,7 @@ fn a_damaged_pipeline_cache_is_logged_and_rebuilt() {
     std::fs::write(file, &damaged).unwrap();
     let (server, after) = serve_and_classify(home.path());
     assert_eq!(after, expected);
-    assert!(log().contains(says) && log().contains("it is not what was written"), "{}", log());
+    assert!(log().contains(says) && log().contains("its header or digest does not match"), "{}", log());
     server.wait_for("another cache", |_| (std::fs::read(file).unwrap() != damaged).then_some(()));
     drop(server);
     let (_server, after) = serve_and_classify(home.path());

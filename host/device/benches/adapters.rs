@@ -1,9 +1,9 @@
-//! Speed of every adapter's kernels, by criterion: `cargo bench -p saggar-device --bench adapters [-- PATTERN]`.
+//! Speed of every adapter's kernels, with criterion: `cargo bench -p saggar-device --bench adapters [-- PATTERN]`.
 //!
-//! Each in the variant that suits the adapter and in others beside it: products by lanes and by small matrices, folds with and
-//! without subgroups, attention and its gradients with the scores stored and computed again. Times are wall times of dispatches
-//! one after the other, with a wait at the end. Adapters in software are measured on smaller tensors, which says nothing of
-//! hardware.
+//! Each kernel is measured in the adapter's default variant and in others: matrix products with and without cooperative
+//! matrices, reductions with and without subgroups, attention and its gradients with stored and with recomputed scores.
+//! Times are wall times of consecutive dispatches with one wait at the end. Software adapters are measured on smaller
+//! tensors, which says nothing about hardware.
 
 mod lenet;
 
@@ -20,7 +20,7 @@ use saggar_tensor::interp::InterpTensor;
 use saggar_tensor::testgen::{AttentionConfig, MaskKind, attention_case};
 use saggar_tensor::{DType, Descriptor, GraphBuilder, NodeId, Shape, VerifiedGraph, nn, verify};
 
-/// A program with its tensors.
+/// A loaded program with its tensors.
 struct AdapterBenchProgram<'a> {
     device: &'a dyn Backend,
     executable: Arc<dyn Executable>,
@@ -50,7 +50,7 @@ impl AdapterBenchProgram<'_> {
         }
     }
 
-    /// What so many dispatches take.
+    /// Returns the wall time of this many dispatches.
     fn time_dispatches(&self, dispatches: u64) -> Duration {
         let began = Instant::now();
         for _ in 0..dispatches {
@@ -61,7 +61,7 @@ impl AdapterBenchProgram<'_> {
     }
 }
 
-/// Measurements on one adapter.
+/// Benchmarks on one adapter.
 struct AdapterBenchGroup<'c> {
     group: BenchmarkGroup<'c, WallTime>,
     index: usize,
@@ -79,8 +79,8 @@ impl AdapterBenchGroup<'_> {
         }
     }
 
-    /// Measures a graph with kernels of a tuning, compiled for what `target` makes of the device's. It is only made where it is
-    /// asked for.
+    /// Measures a graph with the given tuning, compiled for `target` of the device's target. The graph is built only if
+    /// criterion selects the benchmark.
     fn bench_graph(
         &mut self,
         name: &str,
@@ -106,7 +106,7 @@ fn value(dtype: DType, dims: &[usize]) -> InterpTensor {
     InterpTensor::from_numbers(dtype, shape, &numbers).expect("as many numbers as elements")
 }
 
-/// A graph of one operator on inputs of this type and these dimensions.
+/// Returns a graph of one operator on inputs of this type and these dimensions.
 fn operator_graph(
     dtype: DType,
     inputs: &[&[usize]],
@@ -155,7 +155,7 @@ fn bench_reductions(group: &mut AdapterBenchGroup<'_>) {
 }
 
 fn bench_attention(group: &mut AdapterBenchGroup<'_>) {
-    // Where shaders run on a processor nothing is computed again but where it is asked for, as here.
+    // Software adapters recompute scores only on request, as here.
     let tuning = ShaderTuning { workgroup_memory: true, ..group.default_tuning() };
     for places in if group.software { vec![64] } else { vec![128, 256, 512, 1024, 2048, 4096] } {
         for gradients in [false, true] {
@@ -196,10 +196,10 @@ fn bench_training_steps(group: &mut AdapterBenchGroup<'_>) {
     group.bench_graph("lenet b64, plain", Throughput::Elements(64), plain, |target| target, &step);
 }
 
-/// Adds measurements to a group.
+/// Adds benchmarks to a group.
 type AdapterBenchmark = fn(&mut AdapterBenchGroup<'_>);
 
-/// All of them, by name.
+/// All benchmarks, by name.
 const BENCHMARKS: [(&str, AdapterBenchmark); 4] = [
     ("products", bench_matmuls),
     ("folds", bench_reductions),

@@ -1,4 +1,4 @@
-//! The network that the plugin `lenet` serves for images of 28 by 28, as a graph for predictions.
+//! The network that the plugin `lenet` serves for images of 28 by 28, as a prediction graph.
 
 use saggar_tensor::interp::InterpTensor;
 use saggar_tensor::nn::{self, Conv2dOptions, Pool2dOptions};
@@ -19,15 +19,15 @@ const PARAMETERS: [(&str, &[usize]); 8] = [
 
 /// A graph with values for its input and variables.
 pub(crate) struct DigitsNetwork {
-    /// From `uint8[batch, 28, 28]` to `float32[batch, 10]`.
+    /// The graph, from `uint8[batch, 28, 28]` to `float32[batch, 10]`.
     pub(crate) graph: VerifiedGraph,
-    /// Images that differ.
+    /// Images that differ from each other.
     pub(crate) images: InterpTensor,
     /// Parameters.
     pub(crate) variables: Vec<InterpTensor>,
 }
 
-/// The network for `batch` images; image `i` of every batch is the same.
+/// Returns the network for `batch` images; image `i` is the same in every batch.
 pub(crate) fn digits(batch: usize) -> DigitsNetwork {
     build(batch).expect("the network is valid")
 }

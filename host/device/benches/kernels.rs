@@ -1,8 +1,8 @@
-//! Speed of the CPU device's kernels, by criterion: `cargo bench -p saggar-device --bench kernels [-- PATTERN]`.
+//! Speed of the CPU device's kernels, with criterion: `cargo bench -p saggar-device --bench kernels [-- PATTERN]`.
 //!
-//! On one thread and on two; the products beside the gemm crate in the same run. What criterion calls elements are
-//! floating-point operations of products and convolutions, samples of networks, and numbers of all else that does not
-//! count bytes.
+//! Measured on one thread and on two; products also with the gemm crate in the same run. Criterion's elements are
+//! floating-point operations for products and convolutions, samples for networks, and tensor elements for all other
+//! benchmarks that do not count bytes.
 
 mod digits;
 #[path = "peers/gemm.rs"]
@@ -20,7 +20,7 @@ use saggar_tensor::interp::InterpTensor;
 use saggar_tensor::op::{Conv2d, Scalar};
 use saggar_tensor::{DType, Descriptor, GraphBuilder, GraphError, NodeId, Shape, VerifiedGraph, nn, verify};
 
-/// A program with its tensors.
+/// A loaded program with its tensors.
 struct KernelBenchProgram {
     executable: Arc<dyn Executable>,
     inputs: Vec<DeviceBuffer>,
@@ -61,7 +61,7 @@ fn value(dims: &[usize]) -> InterpTensor {
 
 type OperatorBuilder<'a> = &'a dyn Fn(&mut GraphBuilder, &[NodeId]) -> Result<NodeId, GraphError>;
 
-/// A program of one operator on inputs of these dimensions.
+/// Returns a program of one operator on inputs of these dimensions.
 fn operator_program(backend: &dyn Backend, inputs: &[&[usize]], build: OperatorBuilder<'_>) -> KernelBenchProgram {
     let mut g = GraphBuilder::new();
     let values: Vec<InterpTensor> = inputs.iter().map(|dims| value(dims)).collect();
@@ -75,7 +75,7 @@ fn operator_program(backend: &dyn Backend, inputs: &[&[usize]], build: OperatorB
     KernelBenchProgram::new(backend, &verify(g.finish()).expect("the graph is valid"), &values, &[])
 }
 
-/// Measurements of one kind on one device.
+/// Benchmarks of one kind on one device.
 struct KernelBenchGroup<'c> {
     group: BenchmarkGroup<'c, WallTime>,
     backend: &'c dyn Backend,
@@ -83,7 +83,7 @@ struct KernelBenchGroup<'c> {
 }
 
 impl KernelBenchGroup<'_> {
-    /// Measures what `build` makes; only where it is asked for is it made.
+    /// Measures the program that `build` returns. It is built only if criterion selects the benchmark.
     fn bench_program(&mut self, name: &str, amount: Throughput, build: impl Fn(&dyn Backend) -> KernelBenchProgram) {
         let backend = self.backend;
         self.group.throughput(amount).bench_function(name, |bencher| {
@@ -93,13 +93,13 @@ impl KernelBenchGroup<'_> {
         });
     }
 
-    /// A program of one operator on inputs of these dimensions.
+    /// Measures one operator on inputs of these dimensions.
     fn bench_operator(&mut self, name: &str, amount: Throughput, inputs: &[&[usize]], build: OperatorBuilder<'_>) {
         self.bench_program(name, amount, |backend| operator_program(backend, inputs, build));
     }
 }
 
-/// Multiply-adds, as two operations each.
+/// Returns a throughput in operations; a multiply-add counts as two.
 fn multiply_add_throughput(multiply_adds: usize) -> Throughput {
     Throughput::Elements(2 * multiply_adds as u64)
 }
@@ -161,7 +161,8 @@ fn bench_networks(group: &mut KernelBenchGroup<'_>) {
     }
 }
 
-/// Convolutions with a bias, on as many images: those of LeNet, of a ResNet for small and for large images, and others.
+/// Measures convolutions with a bias on several images: those of LeNet, of a ResNet for small and for large images, and
+/// others.
 fn bench_convolutions(group: &mut KernelBenchGroup<'_>) {
     // Images, channels, height and width, outputs, window, padding, stride.
     let cases = [
@@ -222,7 +223,7 @@ fn bench_digits(group: &mut KernelBenchGroup<'_>) {
     }
 }
 
-/// Kernels of that network, each a program of its own.
+/// Measures each kernel of the digits network as a separate program.
 fn bench_digits_kernels(group: &mut KernelBenchGroup<'_>) {
     let cases: [(&str, &[&[usize]], OperatorBuilder<'_>); 8] = [
         ("nothing", &[&[1]], &|g, x| g.neg(x[0])),
@@ -246,10 +247,10 @@ fn max_pool_2x2_options() -> nn::Pool2dOptions {
     nn::Pool2dOptions { window: Some([2, 2]), strides: [2, 2], ..nn::Pool2dOptions::default() }
 }
 
-/// Adds measurements to a group.
+/// Adds benchmarks to a group.
 type KernelBenchmark = fn(&mut KernelBenchGroup<'_>);
 
-/// All of them, by name.
+/// All benchmarks, by name.
 const BENCHMARKS: [(&str, KernelBenchmark); 7] = [
     ("products", bench_matmuls),
     ("elementwise", bench_elementwise),

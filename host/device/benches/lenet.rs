@@ -1,4 +1,4 @@
-//! LeNet as a graph: one training step, or a prediction. For measurements and for tests that need a real network.
+//! LeNet as a graph of one training step or of a prediction, for benchmarks and for tests that need a real network.
 
 use saggar_tensor::grad::gradients;
 use saggar_tensor::interp::InterpTensor;
@@ -10,7 +10,7 @@ use saggar_tensor::{DType, Descriptor, GraphBuilder, GraphError, NodeId, Shape, 
 const SIDE: usize = 28;
 const CLASSES: usize = 10;
 
-/// Names and dimensions of the parameters: the network of Caffe's and LeCun's papers, 431,080 numbers.
+/// Names and dimensions of the parameters: the network of Caffe and LeCun's papers, 431,080 numbers.
 const PARAMETERS: [(&str, &[usize]); 8] = [
     ("conv1.filter", &[20, 1, 5, 5]),
     ("conv1.bias", &[20]),
@@ -65,7 +65,8 @@ fn logits(g: &mut GraphBuilder, image: NodeId, p: &[NodeId]) -> Result<NodeId, G
     nn::linear(g, x, p[6], Some(p[7]))
 }
 
-/// LeNet for a batch of grey images: with `training` a step of SGD with momentum that returns the loss, else logits.
+/// Returns LeNet for a batch of grey images: with `training` a step of SGD with momentum that outputs the loss, else
+/// the logits.
 pub(crate) fn network(batch: usize, training: bool) -> LenetGraph {
     build(batch, training).expect("the network is valid")
 }

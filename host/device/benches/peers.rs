@@ -1,16 +1,18 @@
-//! `make bench-peers`: a device beside others that compute the same, on this machine, in this run; one table.
+//! `make bench-peers`: compares a device with other libraries (peers) that compute the same, on this machine and in the
+//! same run, and prints one table.
 //!
-//! `cargo bench -p saggar-device --bench peers [-- OPTION.. NAME..]` measures the works whose names have a NAME in
-//! them, or all. Options: `--list` (names), `--adapters` (which there are), `--kernels` (what each takes), `--threads N` (else
-//! one for each core), `--seconds S` (of a turn), `--rounds N`, `--patience S` (that a work waits for others to leave the
-//! machine alone), `--save FILE` (where else the table goes), `--python FILE` (has the peers, instead of an environment made
-//! for them). Contenders take turns, and what they compute is compared first: figures of sides that disagree are not told.
+//! `cargo bench -p saggar-device --bench peers [-- OPTION.. NAME..]` runs the benchmarks whose names contain a NAME, or
+//! all. Options: `--list` (print the names), `--adapters` (print the adapters), `--kernels` (print the time of each
+//! kernel), `--threads N` (default: one per core), `--seconds S` (per turn), `--rounds N`, `--patience S` (how long a
+//! benchmark waits for a quiet machine), `--save FILE` (an additional file for the table), `--python FILE` (a Python
+//! that has the peers, instead of an environment created for them). Contenders take turns. Their results are compared
+//! first: if they differ, no figures are reported.
 //!
-//! Without `--device NAME` it is the processor, beside gemm, ONNX Runtime and PyTorch. With `--device vulkan:0` it is that
-//! adapter, beside PyTorch on CUDA by the `python3` that has it; `--device cpu` has the processor do an adapter's works, which
-//! checks that both sides compute the same. `--small` shrinks networks, to try the harness out; `--budget S` begins no work
-//! after so many seconds. Where there is no source tree, `--sources DIR` has the Python programs and `--folder DIR` takes what
-//! is written.
+//! Without `--device NAME`, the CPU device is compared with gemm, ONNX Runtime and PyTorch. With `--device vulkan:0`,
+//! that adapter is compared with PyTorch on CUDA, run by the `python3` that has it. `--device cpu` runs the adapter
+//! benchmarks on the processor, which checks that both sides compute the same. `--small` shrinks the networks, to test
+//! the harness. `--budget S` starts no benchmark after this many seconds. On a machine without the source tree,
+//! `--sources DIR` names the directory of the Python programs and `--folder DIR` that of the output.
 #![allow(clippy::print_stdout, reason = "it prints what it measured")]
 
 #[path = "peers/adapter/mod.rs"]
@@ -71,15 +73,17 @@ use arguments::BenchArguments;
 use stage::BenchContext;
 use table::{ComparisonRow, ComparisonTable};
 
-/// What is measured.
+/// A benchmark with its name.
 struct PeerBenchmark {
     name: &'static str,
+    /// Measures the rows of the table.
+    ///
     /// # Errors
-    /// Why there is no figure.
+    /// Returns the reason why there is no figure.
     measure: fn(&BenchContext) -> Result<Vec<ComparisonRow>, String>,
 }
 
-/// The processor's, in running order.
+/// The benchmarks of the CPU device, in running order.
 const CPU_BENCHMARKS: [PeerBenchmark; 16] = [
     PeerBenchmark { name: "matmul-512", measure: |stage| products::measure(stage, 512) },
     PeerBenchmark { name: "matmul-1024", measure: |stage| products::measure(stage, 1024) },
@@ -110,7 +114,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether every comparison was made.
+/// Runs the selected benchmarks. Returns whether every comparison succeeded.
 fn run() -> Result<bool, String> {
     let arguments = BenchArguments::parse(std::env::args().skip(1))?;
     if let Some(alone) = &arguments.alone {
@@ -134,10 +138,10 @@ fn run() -> Result<bool, String> {
     for work in chosen {
         println!("{} ...", work.name);
         let is_late = begun.elapsed().as_secs() >= arguments.budget;
-        let rows = if is_late { Err("the time was up".to_owned()) } else { (work.measure)(&stage) };
+        let rows = if is_late { Err("the time budget was used up".to_owned()) } else { (work.measure)(&stage) };
         let name = format!("{}{}", work.name, if arguments.small { ", small" } else { "" });
         table.add(&name, rows.unwrap_or_else(|reason| vec![ComparisonRow::without_figures(&reason)]));
-        // After every work, so that a run that is cut off leaves what it has.
+        // Saved after every benchmark, so that an interrupted run keeps its rows.
         table.save(&stage.folder.join("table.md"))?;
         arguments.save.iter().try_for_each(|file| table.save(file))?;
     }

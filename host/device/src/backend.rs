@@ -1,4 +1,4 @@
-//! The interface every device implements.
+//! The interface that every device implements.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -15,33 +15,34 @@ use crate::cancel::CancelToken;
 use crate::error::DeviceError;
 use crate::meter::Meter;
 
-/// What a device is, for logs, job records, metrics and `saggar doctor`.
+/// A device's description, for logs, job records, metrics and `saggar doctor`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceInfo {
     /// `cpu`, `vulkan:0`, ...
     pub name: String,
-    /// The adapter's own name, or the processor's.
+    /// The name of the adapter or the processor.
     pub adapter: String,
-    /// Vendor, as far as it is known.
+    /// The vendor's name, if known.
     pub vendor: String,
-    /// Driver and its version; the instruction set for a processor.
+    /// The driver and its version; for a processor, its instruction set.
     pub driver: String,
     /// `cpu`, `vulkan`, `metal`, `dx12`.
     pub backend: String,
     /// Whether shaders run on a processor (Mesa's lavapipe, SwiftShader).
     pub software: bool,
-    /// Whether busy seconds come from the device's own clock; otherwise they are wall time around the work.
+    /// Whether busy seconds are measured by the device's own clock. Otherwise they are wall time around the work.
     pub exact_seconds: bool,
-    /// What it can do at most, by names that end in the unit: `buffer_bytes_max`. Empty where memory is the only limit.
+    /// The device's limits, by names that end in the unit, such as `buffer_bytes_max`. Empty if memory is the only
+    /// limit.
     pub limits: Vec<(String, u64)>,
-    /// What it has that not all devices have and kernels make use of: `shader_f16`, `subgroups_of_32`.
+    /// The optional features that kernels use, such as `shader_f16` and `subgroups_of_32`.
     pub features: Vec<String>,
 }
 
-/// A device's memory behind a [`DeviceBuffer`].
+/// The device memory of a [`DeviceBuffer`].
 pub trait BufferStorage: Debug + Send + Sync + Any {}
 
-/// A dense tensor on a device. Clones share the memory, which is freed and given back to its meter with the last one.
+/// A dense tensor on a device. Clones share the memory. It is freed and credited to its meter with the last clone.
 #[derive(Clone, Debug)]
 pub struct DeviceBuffer {
     descriptor: Descriptor,
@@ -49,132 +50,136 @@ pub struct DeviceBuffer {
 }
 
 impl DeviceBuffer {
-    /// Wraps a device's memory; only devices call this.
+    /// Wraps a device's memory. Only devices call this.
     pub fn new(descriptor: Descriptor, storage: Arc<dyn BufferStorage>) -> DeviceBuffer {
         DeviceBuffer { descriptor, storage }
     }
 
-    /// Data type and shape.
+    /// Returns the data type and the shape.
     pub fn descriptor(&self) -> &Descriptor {
         &self.descriptor
     }
 
-    /// The device's own storage type, if this is it. A buffer of another device gives none.
+    /// Returns the storage as the type `S` of one device, or `None` if another device made this buffer.
     pub fn storage<S: BufferStorage>(&self) -> Option<&S> {
         let any: &dyn Any = &*self.storage;
         any.downcast_ref::<S>()
     }
 }
 
-/// Ways in which kernels are computed, by what they compute.
+/// Autotuning results: the selected candidate of each kernel, by what the kernel computes.
 pub type TuningRecords = BTreeMap<String, String>;
 
-/// A device. All methods may be called from any thread; those that wait say so.
+/// A device. All methods can be called from any thread. Methods that block say so.
 pub trait Backend: Debug + Send + Sync {
-    /// What it is.
+    /// Returns the device's description.
     fn info(&self) -> &DeviceInfo;
 
-    /// What programs for it must be compiled for.
+    /// Returns the target that programs for this device must be compiled for.
     fn target(&self) -> CompileTarget;
 
-    /// The program that computes `graph` here, to be given to [`Backend::load`]. May take long, and stops soon after
-    /// `interrupt` comes.
+    /// Compiles `graph` for this device, for use with [`Backend::load`]. Can take long, and stops soon after
+    /// `interrupt` asks for it.
     ///
     /// # Errors
-    /// Those of [`saggar_compile::compile_interruptible`].
+    /// Returns those of [`saggar_compile::compile_interruptible`].
     fn compile(&self, graph: &VerifiedGraph, interrupt: &InterruptCheck<'_>) -> Result<Program, CompileError> {
         saggar_compile::compile_interruptible(graph, &self.target(), interrupt)
     }
 
-    /// Whether it computes with what is in its tensors. Asked before first values are made, which one that only looks at graphs
-    /// is not given.
+    /// Returns whether the device stores the data of its tensors. Callers skip computing initial values if it does not,
+    /// as on a device that only records graphs.
     fn stores_data(&self) -> bool {
         true
     }
 
-    /// Whether tensors reach it by copies, so that what is used again is better kept there.
+    /// Returns whether tensors are copied to memory that only the device reads, so that data in repeated use should
+    /// stay there.
     fn has_discrete_memory(&self) -> bool {
         false
     }
 
-    /// Whether its methods call a driver, and so may not return: some drivers block while the device does not finish its work.
+    /// Returns whether methods call a driver. Such methods may never return, because some drivers block while the
+    /// device does not finish its work.
     fn calls_driver(&self) -> bool {
         false
     }
 
-    /// Whether `bytes` more of `what` would fit on the device now, as [`CompileTarget::tensor_bytes`] counts them: asked before many
-    /// tensors are made, of which the first would fit.
+    /// Checks that `bytes` more of `what` fit on the device now, counted as in [`CompileTarget::tensor_bytes`]. Called
+    /// before many tensors are allocated, when the first ones would fit and later ones would not.
     ///
     /// # Errors
-    /// `OutOfMemory` past the limit of `meter`; `NoRoom`.
+    /// Returns `OutOfMemory` if the limit of `meter` would be exceeded, and `InsufficientMemory` if the machine has too
+    /// little.
     fn check_memory(&self, what: &dyn Display, bytes: u64, meter: &Meter) -> Result<(), DeviceError> {
         let _ = what;
         meter.charge(bytes).map(drop)
     }
 
-    /// Whether the device is still there. Does not wait.
+    /// Checks that the device is still usable. Does not wait.
     ///
     /// # Errors
-    /// `Lost`, once and for ever.
+    /// Returns `Lost` if the driver gave the device up. A lost device stays lost.
     fn check_alive(&self) -> Result<(), DeviceError> {
         Ok(())
     }
 
-    /// A tensor of zeros, charged to `meter`.
+    /// Allocates a tensor of zeros and charges it to `meter`.
     ///
     /// # Errors
-    /// `OutOfMemory`, `NoRoom`, `Unsupported` (a data type the device lacks), `Lost`.
+    /// Returns `OutOfMemory`, `InsufficientMemory`, `Unsupported` (the device lacks the data type) or `Lost`.
     fn allocate(&self, descriptor: &Descriptor, meter: &Meter) -> Result<DeviceBuffer, DeviceError>;
 
-    /// Replaces a tensor's elements by dense little-endian bytes, after work already submitted.
+    /// Replaces a tensor's elements by dense little-endian bytes, after all work that was submitted before.
     ///
     /// # Errors
-    /// `Mismatch` where the length is wrong or the buffer is another device's; `Lost`.
+    /// Returns `Mismatch` if the length is wrong or the buffer belongs to another device, and `Lost`.
     fn write(&self, buffer: &DeviceBuffer, bytes: &[u8]) -> Result<(), DeviceError> {
         self.write_cancellable(buffer, bytes, &CancelToken::never())
     }
 
-    /// As [`Backend::write`], given up once `cancel` says so: it may wait for work before it.
+    /// Like [`Backend::write`], but stops when `cancel` is cancelled, because it can wait for earlier work.
     ///
     /// # Errors
-    /// As there; `Cancelled`.
+    /// Returns those of [`Backend::write`], and `Cancelled`.
     fn write_cancellable(&self, buffer: &DeviceBuffer, bytes: &[u8], cancel: &CancelToken) -> Result<(), DeviceError>;
 
-    /// A tensor's elements as dense little-endian bytes. Waits for the work that produces them.
+    /// Returns a tensor's elements as dense little-endian bytes. Waits for the work that produces them.
     ///
     /// # Errors
-    /// `Mismatch` where the buffer is another device's; `NoRoom` where the host has none for the copy; `Lost`.
+    /// Returns `Mismatch` if the buffer belongs to another device, `InsufficientMemory` if the host has no memory for
+    /// the copy, and `Lost`.
     fn read(&self, buffer: &DeviceBuffer) -> Result<Vec<u8>, DeviceError> {
         self.read_cancellable(buffer, &CancelToken::never())
     }
 
-    /// As [`Backend::read`], given up once `cancel` says so.
+    /// Like [`Backend::read`], but stops when `cancel` is cancelled.
     ///
     /// # Errors
-    /// As there; `Cancelled`.
+    /// Returns those of [`Backend::read`], and `Cancelled`.
     fn read_cancellable(&self, buffer: &DeviceBuffer, cancel: &CancelToken) -> Result<Vec<u8>, DeviceError>;
 
-    /// As [`Backend::read_cancellable`], for what is saved; none where the device keeps no elements and was not given these, or too
-    /// many.
+    /// Like [`Backend::read_cancellable`], for data to save. Returns `None` if the device does not store data and
+    /// either these elements were never written or there are too many to keep.
     ///
     /// # Errors
-    /// As there.
+    /// Returns those of [`Backend::read_cancellable`].
     fn read_if_stored(&self, buffer: &DeviceBuffer, cancel: &CancelToken) -> Result<Option<Vec<u8>>, DeviceError> {
         self.read_cancellable(buffer, cancel).map(Some)
     }
 
-    /// Makes a program ready to run: allocates its scratch memory, uploads constants, creates pipelines. May take long.
+    /// Prepares a program to run: allocates its scratch memory, uploads constants, creates pipelines. Can take long.
     ///
     /// # Errors
-    /// `OutOfMemory`, `NoRoom`, `Unsupported`, `Lost`.
+    /// Returns `OutOfMemory`, `InsufficientMemory`, `Unsupported` or `Lost`.
     fn load(&self, program: Arc<Program>, meter: &Meter) -> Result<Arc<dyn Executable>, DeviceError> {
         self.load_cancellable(program, meter, &CancelToken::never())
     }
 
-    /// As [`Backend::load`], given up once `cancel` says so.
+    /// Like [`Backend::load`], but stops when `cancel` is cancelled.
     ///
     /// # Errors
-    /// As there; `Cancelled`.
+    /// Returns those of [`Backend::load`], and `Cancelled`.
     fn load_cancellable(
         &self,
         program: Arc<Program>,
@@ -182,38 +187,40 @@ pub trait Backend: Debug + Send + Sync {
         cancel: &CancelToken,
     ) -> Result<Arc<dyn Executable>, DeviceError>;
 
-    /// The ways of those kernels that may be computed in several, where it has tried out which is fastest: results may differ in
-    /// their last bits, so who must come to the same again keeps them.
+    /// Returns the autotuned candidates that were selected so far. Candidates can differ in the last bits of their
+    /// results, so callers that must reproduce results store these records.
     fn tuning_records(&self) -> TuningRecords;
 
-    /// Has kernels that are loaded from now on computed in these ways, whatever it finds out.
+    /// Makes kernels that are loaded from now on use these candidates, whatever autotuning measures.
     fn load_tuning(&self, ways: &TuningRecords);
 
     /// Waits until all submitted work is done.
     ///
     /// # Errors
-    /// `Lost`.
+    /// Returns `Lost`.
     fn synchronize(&self) -> Result<(), DeviceError>;
 }
 
 /// A program loaded on a device.
 pub trait Executable: Debug + Send + Sync {
-    /// The program.
+    /// Returns the program.
     fn program(&self) -> &Program;
 
-    /// Runs the program once: inputs and variables in the program's order; returns fresh outputs in its order. On a GPU
-    /// this returns when the work is submitted; reading an output waits for it. Dispatches take effect in call order.
+    /// Runs the program once. Takes inputs and variables in the program's order and returns new outputs in its order.
+    /// On a GPU this returns when the work is submitted; reading an output waits for it. Dispatches take effect in call
+    /// order.
     ///
     /// # Errors
-    /// `Mismatch`, `OutOfMemory`, `NoRoom`, `Lost`.
+    /// Returns `Mismatch`, `OutOfMemory`, `InsufficientMemory` or `Lost`.
     fn dispatch(&self, inputs: &[DeviceBuffer], variables: &[DeviceBuffer]) -> Result<Vec<DeviceBuffer>, DeviceError> {
         self.dispatch_cancellable(inputs, variables, &CancelToken::never())
     }
 
-    /// As [`Executable::dispatch`], given up once `cancel` says so. Variables that it writes may be half written then.
+    /// Like [`Executable::dispatch`], but stops when `cancel` is cancelled. The variables that the program writes can
+    /// be half written then.
     ///
     /// # Errors
-    /// As there; `Cancelled`.
+    /// Returns those of [`Executable::dispatch`], and `Cancelled`.
     fn dispatch_cancellable(
         &self,
         inputs: &[DeviceBuffer],
@@ -221,15 +228,15 @@ pub trait Executable: Debug + Send + Sync {
         cancel: &CancelToken,
     ) -> Result<Vec<DeviceBuffer>, DeviceError>;
 
-    /// As [`Executable::dispatch`], and what each of the program's kernels took, where the device can tell: it waits for the
-    /// kernels then, and may run them slower than in a dispatch.
+    /// Like [`Executable::dispatch`], and also returns the duration of each of the program's kernels, or `None` if the
+    /// device cannot measure it. Waits for the kernels, which can run slower than in a dispatch.
     ///
     /// # Errors
-    /// Those of a dispatch.
+    /// Returns those of [`Executable::dispatch`].
     fn profile(&self, inputs: &[DeviceBuffer], variables: &[DeviceBuffer]) -> Result<ProfiledOutputs, DeviceError> {
         Ok((self.dispatch(inputs, variables)?, None))
     }
 }
 
-/// Outputs, and what each kernel took.
+/// The outputs, and the duration of each kernel.
 pub type ProfiledOutputs = (Vec<DeviceBuffer>, Option<Vec<Duration>>);

@@ -1,37 +1,39 @@
-//! Giving up work before its end: whatever takes long on a device asks a token between its parts.
+//! Cancellation of device work. Long operations check a token between their parts.
 
 use std::sync::Arc;
 
 use crate::error::DeviceError;
 
-/// Tells whether the work that it is given to must be given up. Clones are the same token.
+/// A cancellation token. Clones are the same token.
 #[derive(Clone, Default)]
 pub struct CancelToken(Option<Arc<dyn Fn() -> bool + Send + Sync>>);
 
 impl CancelToken {
-    /// Gives work up once `is_cancelled` is true, for good. It is called often, from several threads, and must answer at
-    /// once.
+    /// Returns a token that is cancelled when `is_cancelled` returns true, after which it must always return true. It
+    /// is called often, from several threads, and must return immediately.
     pub fn new(is_cancelled: impl Fn() -> bool + Send + Sync + 'static) -> CancelToken {
         CancelToken(Some(Arc::new(is_cancelled)))
     }
 
-    /// Never gives work up.
+    /// Returns a token that is never cancelled.
     pub const fn never() -> CancelToken {
         CancelToken(None)
     }
 
-    /// Whether the work must be given up.
+    /// Returns whether the work must stop.
     pub fn is_cancelled(&self) -> bool {
         self.0.as_ref().is_some_and(|is_cancelled| is_cancelled())
     }
 
-    /// Whether it never will be.
+    /// Returns whether the token can never be cancelled.
     pub(crate) fn is_never(&self) -> bool {
         self.0.is_none()
     }
 
+    /// Checks that the work can continue.
+    ///
     /// # Errors
-    /// `Cancelled`.
+    /// Returns `Cancelled` if the token is cancelled.
     pub fn check(&self) -> Result<(), DeviceError> {
         if self.is_cancelled() { Err(DeviceError::Cancelled) } else { Ok(()) }
     }

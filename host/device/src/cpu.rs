@@ -1,8 +1,8 @@
-//! The native device: programs run as Rust loops and a packed matrix product on the host's cores.
+//! The native device: runs programs as Rust loops and a packed matrix product on the host's cores.
 //!
-//! Results do not depend on the number of threads, bit for bit: work is cut by shape alone, and every sum has one fixed
-//! order. Element-wise functions are computed without the platform's library and without fused multiply-add, so they
-//! agree between processors too; matrix products use the widest instructions there are, so their last bits belong to
+//! Results do not depend on the number of threads, bit for bit: work is partitioned by shape alone, and every sum has a
+//! fixed order. Element-wise functions use neither the platform's math library nor fused multiply-add, so they agree
+//! between processors too. Matrix products use the widest vector instructions available, so their last bits depend on
 //! the processor's class, which [`DeviceInfo::driver`] names.
 
 mod alias_check;
@@ -61,29 +61,29 @@ use storage::{HostMemory, host_memory};
 use threads::CpuThreads;
 pub use vector::VectorSet;
 
-/// The host's processor as a device, with a pool of `core_count` threads; none takes one for each core.
+/// Opens the host's processor as a device with a pool of `threads` threads, or one per core if `None`.
 ///
 /// # Errors
-/// `Unsupported` where the system starts no threads.
+/// Returns `Unsupported` if the system cannot start threads.
 pub fn open(threads: Option<usize>) -> Result<Arc<dyn Backend>, DeviceError> {
     open_with(CpuOptions { threads, ..CpuOptions::default() })
 }
 
-/// What a processor is opened with.
+/// Options for opening a processor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuOptions {
-    /// Threads; none takes one for each core.
+    /// Number of threads, or `None` for one per core.
     pub threads: Option<usize>,
-    /// Bytes that all its tensors may take together; none takes what the system and its control groups leave.
+    /// Bytes of memory for all tensors together, or `None` for what the system and its control groups leave.
     pub memory_bytes: Option<u64>,
-    /// The kind of vectors that it computes with; none takes the widest of this processor. For tests and measurements.
+    /// The vector instruction set, or `None` for the widest of this processor. For tests and measurements.
     pub vectors: Option<VectorSet>,
 }
 
-/// The host's processor as a device.
+/// Opens the host's processor as a device.
 ///
 /// # Errors
-/// `Unsupported` where the system starts no threads, or the processor has no such vectors.
+/// Returns `Unsupported` if the system cannot start threads or the processor lacks the vector instructions.
 pub fn open_with(options: CpuOptions) -> Result<Arc<dyn Backend>, DeviceError> {
     let here = VectorSet::available();
     if let Some(set) = options.vectors.filter(|set| !here.contains(set)) {
@@ -96,25 +96,25 @@ pub fn open_with(options: CpuOptions) -> Result<Arc<dyn Backend>, DeviceError> {
     }
     let threads = CpuThreads::new(options.threads, options.vectors)?;
     let info = device_info(threads.count(), options.vectors);
-    let limit = |bytes| MemorySource::Fixed { bytes, source: "the limit that it was opened with" };
+    let limit = |bytes| MemorySource::Fixed { bytes, source: "the memory limit of the device" };
     let room = DeviceMemoryBudget::new(&info.name, options.memory_bytes.map_or(MemorySource::Host, limit));
     Ok(Arc::new(CpuBackend { info, threads: Arc::new(threads), room, scratches: PerOwner::default() }))
 }
 
-/// What [`open`] would give with one thread for each core, without starting any.
+/// Returns the description of the device that [`open`] would give with one thread per core. Starts no threads.
 pub fn describe() -> DeviceInfo {
     device_info(core_count(), None)
 }
 
-/// Which routine each of a program's kernels takes here, in words. Nothing is allocated and nothing run.
+/// Describes the routine that each of a program's kernels would use here. Allocates and runs nothing.
 ///
 /// # Errors
-/// `Unsupported` for a kernel that was not compiled for a host.
+/// Returns `Unsupported` for a kernel that was not compiled for a host.
 pub fn describe_kernels(program: &Program) -> Result<Vec<String>, DeviceError> {
     Ok(executable::prepare_kernels(program, &CancelToken::never())?.iter().map(PreparedKernel::describe).collect())
 }
 
-/// One for each core.
+/// Returns the number of cores.
 pub(crate) fn core_count() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
@@ -187,7 +187,7 @@ impl Backend for CpuBackend {
     fn load_tuning(&self, _: &TuningRecords) {}
 
     fn synchronize(&self) -> Result<(), DeviceError> {
-        // A dispatch returns when it is done.
+        // Every dispatch is done when it returns.
         Ok(())
     }
 }
@@ -206,7 +206,7 @@ fn device_info(threads: usize, vectors: Option<VectorSet>) -> DeviceInfo {
     }
 }
 
-/// The processor's own name, where the system tells it in `/proc/cpuinfo`.
+/// Returns the processor's name from `/proc/cpuinfo`, if the system has that file.
 fn processor_name() -> Option<String> {
     let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
     let line = text.lines().find(|line| line.starts_with("model name"))?;
@@ -219,7 +219,7 @@ fn processor_vendor() -> String {
     id.map_or("unknown", |(_, id)| id.trim()).to_owned()
 }
 
-/// The instructions that matrix products use: the widest here where none are named.
+/// Returns the instruction set of matrix products: `vectors`, or the widest of this processor if `None`.
 fn instruction_set_name(vectors: Option<VectorSet>) -> String {
     let set = vectors.or_else(|| VectorSet::available().last().copied()).unwrap_or(VectorSet::Plain);
     match (std::env::consts::ARCH, set) {

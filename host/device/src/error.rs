@@ -1,43 +1,43 @@
-//! What can go wrong on a device.
+//! Errors of devices.
 
 use thiserror::Error;
 
-/// Why a device did not do what it was asked.
+/// An error of a device.
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]
 pub enum DeviceError {
-    /// The owner's limit would be passed; nothing was allocated.
+    /// The allocation would exceed the owner's limit. Nothing was allocated.
     #[error(
-        "out of device memory: {asked_bytes} bytes wanted, {} available, for {used_bytes} of {limit_bytes} are in use; \
-         smaller batches or a higher limit would do",
+        "out of device memory: {asked_bytes} bytes needed, {} available ({used_bytes} of {limit_bytes} in use); use \
+         smaller batches or a higher limit",
         limit_bytes.saturating_sub(*used_bytes)
     )]
     OutOfMemory {
-        /// Bytes of the allocation that was refused.
+        /// Bytes of the refused allocation.
         asked_bytes: u64,
-        /// Bytes the owner holds.
+        /// Bytes that the owner holds.
         used_bytes: u64,
-        /// Bytes the owner may hold.
+        /// The owner's limit in bytes.
         limit_bytes: u64,
     },
-    /// The machine has not that much memory; nothing was allocated.
+    /// The machine does not have that much memory. Nothing was allocated.
     #[error(
-        "no room: {what} wants {asked_bytes} bytes, and {device} has {available_bytes} available ({of}); smaller batches, a \
-         smaller model or more memory would do"
+        "insufficient memory: {what} needs {asked_bytes} bytes, and {device} has {available_bytes} available ({of}); \
+         use smaller batches, a smaller model or more memory"
     )]
     InsufficientMemory {
         /// The device.
         device: String,
-        /// The tensor or the program.
+        /// The tensor or program that was to be allocated.
         what: String,
-        /// Bytes that it takes.
+        /// Bytes that it needs.
         asked_bytes: u64,
-        /// Bytes that are left.
+        /// Bytes that are available.
         available_bytes: u64,
-        /// What says that no more are left.
+        /// The source of the limit: the file or setting that says how much is available.
         of: String,
     },
-    /// The device has no way to compute this; refused when the program is loaded, never computed as something else.
+    /// The device cannot compute this. Refused when the program is loaded, and never replaced by another computation.
     #[error("{device} cannot run {kernel}: {reason}")]
     Unsupported {
         /// The device.
@@ -47,33 +47,33 @@ pub enum DeviceError {
         /// What is missing.
         reason: String,
     },
-    /// No device of that name is there.
+    /// There is no device of this name.
     #[error("no device {name}: {reason}")]
     NotFound {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// What was found instead, and what would help.
+        /// The devices that were found instead, and a remedy.
         reason: String,
     },
-    /// The driver gave the device up; this process cannot use it again.
+    /// The driver gave the device up. This process cannot use it again.
     #[error("{device} was lost: {reason}")]
     Lost {
         /// The device.
         device: String,
-        /// The driver's words.
+        /// The driver's message.
         reason: String,
     },
-    /// Whoever asked for the work gave it up; variables that it was to write may be half written.
-    #[error("the work was given up before its end")]
+    /// The work was cancelled. Variables that it was to write can be half written.
+    #[error("the work was cancelled")]
     Cancelled,
-    /// A tensor of another type, shape or device than the program's port.
+    /// A tensor's type, shape or device differs from that of the program's port.
     #[error("{port}: expected {expected}, got {actual}")]
     Mismatch {
         /// The port's name.
         port: String,
-        /// What the program takes.
+        /// What the program expects.
         expected: String,
-        /// What it was given.
+        /// What was passed.
         actual: String,
     },
 }

@@ -1,10 +1,11 @@
-//! wgpu compute shaders: Vulkan on every adapter, those whose shaders run on a processor (Mesa's lavapipe,
-//! SwiftShader) included.
+//! The GPU backend: wgpu compute shaders on Vulkan adapters, including software adapters whose shaders run on a
+//! processor (Mesa's lavapipe, SwiftShader).
 //!
-//! A dispatch is one compute pass, and one submission or a part of one; nothing is read back unless a caller reads. Elements
-//! narrower than a word occupy one on the device and are widened and narrowed at its border, but for 16-bit floats where the
-//! adapter has them; 64-bit integers are two words of shaders that have none. wgpu gives the whole device up on its first
-//! unexpected error, and some drivers allow no second one in a process: from then on every call here answers `Lost`.
+//! A dispatch is one compute pass and is all or a part of one submission. Nothing is read back unless a caller
+//! reads. Elements narrower than a 32-bit word occupy one word on the device and are widened and narrowed by the host,
+//! except 16-bit floats on adapters that support them. Without 64-bit integers in shaders, each is two words. wgpu
+//! gives up the whole device on its first unexpected error, and some drivers allow no second device in a process: after
+//! that every call here returns `Lost`.
 
 mod adapter_info;
 mod autotune;
@@ -54,26 +55,26 @@ use pipeline::SharedPipelines;
 use pipeline_cache::PipelineCacheFile;
 use storage_buffer::StorageBuffer;
 
-/// Alignment of values in a slab.
+/// Alignment of values in a slab, in bytes.
 const ALIGNMENT_BYTES: usize = CompileTarget::gpu().alignment_bytes;
 
-/// The adapters of this machine that can run compute shaders, in the order of [`open`]'s index.
+/// Returns the adapters of this machine that can run compute shaders, in the order of [`open`]'s index.
 pub fn adapters() -> Vec<DeviceInfo> {
     enumerate_adapters().iter().enumerate().map(|(index, adapter)| device_info(index, adapter)).collect()
 }
 
-/// Opens adapter `index` of [`adapters`], with kernels that suit it.
+/// Opens adapter `index` of [`adapters`], with the tuning that suits it.
 ///
 /// # Errors
-/// `NotFound` where there is no such adapter; `Lost` where its driver refuses.
+/// Returns `NotFound` if there is no such adapter, and `Lost` if its driver refuses to open it.
 pub fn open(index: usize) -> Result<Arc<dyn Backend>, DeviceError> {
     let found = enumerate_adapters();
     let adapter = find_adapter(&found, index)?;
     open_adapter(index, adapter, GpuOptions::default())
 }
 
-/// As [`open`], with kernels of the caller's choosing: for tests and measurements. An adapter without 64-bit integers
-/// or 16-bit floats does without them whatever is chosen, and so does one with other subgroups.
+/// Opens adapter `index` like [`open`], but with the given tuning, for tests and measurements. 64-bit integers, 16-bit
+/// floats and subgroup sizes that the adapter does not support are not used even if `tuning` asks for them.
 ///
 /// # Errors
 /// As [`open`].
@@ -81,36 +82,41 @@ pub fn open_tuned(index: usize, tuning: ShaderTuning) -> Result<Arc<dyn Backend>
     open_with(index, GpuOptions { tuning: Some(tuning), ..GpuOptions::default() })
 }
 
-/// The operation on small matrices that products of 16-bit floats take on adapter `index`, if it has one.
+/// Returns the cooperative matrix operation that adapter `index` uses for products of 16-bit floats, or `None` if it
+/// has none.
 pub fn cooperative_matrix(index: usize) -> Option<CooperativeMatrix> {
     enumerate_adapters().get(index).and_then(cooperative_matrix::query_support)
 }
 
-/// Lanes of the subgroups by which adapter `index` can fold, if all of its subgroups have as many.
+/// Returns the number of lanes per subgroup with which adapter `index` can run reductions, or `None` if its subgroups
+/// differ in size.
 pub fn subgroup_size(index: usize) -> Option<usize> {
     enumerate_adapters().get(index).and_then(subgroups::query_size)
 }
 
-/// Operations of the smallest kernel whose ways are tried out on hardware.
+/// Operations of the smallest kernel that is autotuned on hardware: the usual [`GpuOptions::autotune_operations_min`].
 pub const AUTOTUNE_OPERATIONS_MIN: u64 = autotune::OPERATIONS_MIN;
 
-/// What an adapter is opened with.
+/// The options with which an adapter is opened.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GpuOptions<'a> {
-    /// Which kernels; none takes those that suit the adapter.
+    /// The shader tuning; `None` selects the one that suits the adapter.
     pub tuning: Option<ShaderTuning>,
-    /// Shaders that are made such that the driver's compiler refuses them, by their text: a fault for tests.
+    /// A predicate on shader text. The shaders it selects are made invalid so that the driver's compiler refuses them;
+    /// a fault for tests.
     pub fail_shaders: Option<fn(&str) -> bool>,
-    /// Where what the driver compiles is kept for other processes, and which ways of kernels are fastest; nowhere if none.
+    /// The directory of the pipeline cache and the tuning file, which other processes share; `None` disables both
+    /// files.
     pub cache_dir: Option<&'a Path>,
-    /// Operations of the smallest kernel whose ways are tried out, where the adapter has timestamps; none where none is.
+    /// Operations of the smallest kernel that is autotuned; `None` disables autotuning, and so does an adapter without
+    /// timestamps.
     pub autotune_operations_min: Option<u64>,
-    /// Buffers that the driver is made to refuse, by their numbers since the device was opened, from one to another: a
-    /// fault for tests.
+    /// The range of buffers, numbered in creation order from 0, whose allocation fails; the end is exclusive. A fault
+    /// for tests.
     pub fail_allocations: Option<[u64; 2]>,
 }
 
-/// As [`open`], with options of the caller's choosing.
+/// Opens adapter `index` like [`open`], but with the given options.
 ///
 /// # Errors
 /// As [`open`].
@@ -123,7 +129,7 @@ fn enumerate_adapters() -> Vec<wgpu::Adapter> {
     descriptor.backends = wgpu::Backends::PRIMARY;
     descriptor.flags = wgpu::InstanceFlags::empty();
     let instance = wgpu::Instance::new(descriptor);
-    // Drivers stay loaded: where one is unloaded while the process ends, the end of it crashes.
+    // Keep the drivers loaded: unloading one while the process exits makes the exit crash.
     static LOADED: OnceLock<wgpu::Instance> = OnceLock::new();
     LOADED.get_or_init(|| instance.clone());
     let mut adapters = block_on(instance.enumerate_adapters(wgpu::Backends::PRIMARY));
@@ -139,7 +145,7 @@ fn find_adapter(found: &[wgpu::Adapter], index: usize) -> Result<&wgpu::Adapter,
         name: format!("vulkan:{index}"),
         reason: match found.len() {
             0 => "no adapter with compute shaders; is a Vulkan driver installed?".to_owned(),
-            count => format!("{count} adapters are here, numbered from 0"),
+            count => format!("this machine has {count} adapters, numbered from 0"),
         },
     })
 }
@@ -173,14 +179,14 @@ fn open_adapter(
     wanted.set(subgroups::FEATURES, subgroup.is_some() || chosen.is_some());
     let required_features = adapter.features() & wanted;
     let binding_bytes_max = usize::try_from(adapter.limits().max_storage_buffer_binding_size).unwrap_or(usize::MAX);
-    // Mesa's lavapipe counts iterations in 16 bits.
+    // Mesa's lavapipe counts loop iterations in 16 bits.
     let iterations_max = if info.software { 65_535 } else { usize::MAX };
     let tuning = ShaderTuning {
         iterations_max: tuning.iterations_max.min(iterations_max),
         operations_max: tuning.operations_max.min(dispatch_operations_max(adapter.get_info().device_type)),
         wide_integers: required_features.contains(wgpu::Features::SHADER_INT64),
         half_storage: required_features.contains(wgpu::Features::SHADER_F16),
-        // Windows begin where a binding may.
+        // A binding window starts at a multiple of the binding alignment.
         window_bytes: tuning.window_bytes.min(binding_bytes_max) / ALIGNMENT_BYTES * ALIGNMENT_BYTES,
         cooperative_matrix: chosen,
         subgroup,
@@ -222,10 +228,11 @@ fn open_adapter(
     open_with_self_tests(tuning, opened)
 }
 
-/// The device with what it computes rightly of what `tuning` would use.
+/// Opens the device and runs the self-tests of the features in `tuning`. A feature whose self-test fails is disabled,
+/// and the device is opened again without it.
 ///
 /// # Errors
-/// `Lost`.
+/// Returns `Lost` if the device is lost during a self-test.
 fn open_with_self_tests(
     mut tuning: ShaderTuning,
     opened: impl Fn(ShaderTuning) -> Arc<GpuDevice>,
@@ -233,7 +240,7 @@ fn open_with_self_tests(
     let mut gpu = opened(tuning);
     let left_alone = |gpu: &GpuDevice, what: &str, reason: String| {
         let device = &gpu.context.info.name;
-        tracing::warn!(%device, %reason, "this adapter's {what} are left alone, and kernels are slower");
+        tracing::warn!(%device, %reason, "this adapter's {what} failed the self-test; kernels run slower without them");
         gpu.context.poll_and_check()
     };
     if tuning.subgroup.is_some()
@@ -246,14 +253,14 @@ fn open_with_self_tests(
     if tuning.cooperative_matrix.is_some()
         && let Err(reason) = cooperative_matrix::run_self_test(&*gpu)
     {
-        left_alone(&gpu, "operations on small matrices", reason)?;
+        left_alone(&gpu, "cooperative matrix operations", reason)?;
         tuning.cooperative_matrix = None;
         gpu = opened(tuning);
     }
     Ok(gpu)
 }
 
-/// Operations that an adapter of this type does in about 50 milliseconds, of those that do fewest.
+/// Returns the operations that the slowest adapters of this type do in about 50 milliseconds.
 fn dispatch_operations_max(kind: wgpu::DeviceType) -> u64 {
     match kind {
         wgpu::DeviceType::Cpu => 1 << 29,
@@ -262,8 +269,8 @@ fn dispatch_operations_max(kind: wgpu::DeviceType) -> u64 {
     }
 }
 
-/// Where an adapter's memory is. Shaders that run on a processor work in the host's memory, and an integrated adapter takes a
-/// part of it, whatever size its heap is said to have.
+/// Returns the memory that limits an adapter's allocations. Software adapters use host memory, and an integrated
+/// adapter takes a part of it, whatever heap size it reports.
 fn memory_budget_source(adapter: &wgpu::Adapter) -> RoomMemory {
     let of = "the adapter's memory, less what this process holds";
     match (adapter.get_info().device_type, vram::largest_heap_bytes(adapter)) {
@@ -272,7 +279,7 @@ fn memory_budget_source(adapter: &wgpu::Adapter) -> RoomMemory {
             RoomMemory::HostUpTo { bytes: bytes.unwrap_or(u64::MAX), source: of }
         }
         (_, Some(bytes)) => RoomMemory::Fixed { bytes, source: of },
-        (_, None) => RoomMemory::Fixed { bytes: u64::MAX, source: "nobody knows" },
+        (_, None) => RoomMemory::Fixed { bytes: u64::MAX, source: "the adapter's memory size is unknown" },
     }
 }
 
@@ -311,7 +318,7 @@ impl Backend for GpuDevice {
     }
 
     fn check_alive(&self) -> Result<(), DeviceError> {
-        // The device's own thread asks the driver, which may not come back from a call.
+        // The poll thread asks the driver, because a call to a hung driver can block forever.
         self.context.poll_thread.wake();
         self.context.ensure_alive()
     }

@@ -1,19 +1,20 @@
-//! IEEE 754 binary16 in software: processors compute with half-precision numbers as `f32`, tensors
-//! hold them as 16 bits, and a GPU's memory as the `f32` of the same value.
+//! IEEE 754 binary16 in software. Processors compute half-precision numbers as `f32`, tensors store them as 16 bits,
+//! and GPU memory holds the `f32` of the same value.
 
-/// The number that `bits` encode.
+/// Returns the number that `bits` encode.
 #[inline(always)]
 pub(crate) fn to_f32(bits: u16) -> f32 {
     let magnitude = u32::from(bits & 0x7fff) << 13;
     let sign = u32::from(bits & 0x8000) << 16;
-    // The exponent is rebased by multiplying with 2^112, which also normalises subnormal numbers.
+    // Multiplying by 2^112 rebases the exponent and also normalises subnormal numbers.
     let scaled = f32::from_bits(magnitude) * f32::from_bits(0x7780_0000);
     let special = (bits & 0x7c00) == 0x7c00;
     let finite = scaled.to_bits();
     f32::from_bits(sign | if special { magnitude | 0x7f80_0000 } else { finite })
 }
 
-/// The nearest half-precision number, ties to even; too large becomes infinite, NaN stays NaN.
+/// Returns the nearest half-precision number, ties to even. Values that are too large become infinite, and NaN stays
+/// NaN.
 #[inline(always)]
 pub(crate) fn from_f32(value: f32) -> u16 {
     let bits = value.to_bits();
@@ -23,14 +24,14 @@ pub(crate) fn from_f32(value: f32) -> u16 {
         let odd = (magnitude >> 13) & 1;
         (magnitude.wrapping_sub(0x3800_0000).wrapping_add(0x0fff + odd) >> 13) as u16
     };
-    // Adding 0.5 leaves a subnormal result's digits, rounded by the hardware, at the bottom of the sum.
+    // Adding 0.5 makes the hardware round a subnormal result and leaves its digits at the bottom of the sum.
     let subnormal = (f32::from_bits(magnitude) + 0.5).to_bits().wrapping_sub(0x3f00_0000) as u16;
     let finite = if magnitude < 0x3880_0000 { subnormal } else { normal };
     let large = if magnitude > 0x7f80_0000 { 0x7e00 } else { 0x7c00 };
     sign | if magnitude >= 0x4780_0000 { large } else { finite }
 }
 
-/// `value` rounded to half precision.
+/// Returns `value` rounded to half precision.
 #[inline(always)]
 pub(crate) fn round(value: f32) -> f32 {
     to_f32(from_f32(value))

@@ -1,7 +1,7 @@
 //! Devices that run programs: native CPU kernels (`cpu`) and wgpu compute shaders (`gpu`), behind one interface.
 //!
-//! Never a silent fallback: whoever chooses a device is told which adapter runs, and asking for one that is not there
-//! is an error.
+//! There is no silent fallback. Selecting a device reports which adapter runs, and a device that does not exist is an
+//! error.
 
 #![deny(clippy::wildcard_enum_match_arm)]
 

@@ -1,8 +1,8 @@
-//! Memory that a device has left: what does not fit is refused before it is allocated, with the bytes that it wants and those
-//! that there are.
+//! Memory budget of a device. An allocation that does not fit is refused before it is made, with the bytes that it
+//! needs and the bytes that are available.
 //!
-//! A meter limits its owner; a room limits all owners together, to what the machine has. The system hands out memory that
-//! nobody has touched without having it, so bytes are counted here from when they are charged.
+//! A [`Meter`] limits one owner; a memory budget limits all owners together to what the machine has. The system
+//! promises untouched memory that it does not have, so bytes are counted here from the moment they are charged.
 
 mod control_groups;
 pub(crate) mod host_budget;
@@ -21,13 +21,14 @@ use crate::error::DeviceError;
 use crate::meter::{Meter, MeterCharge};
 use host_budget::HostMemoryBudget;
 
-/// Bytes that may be charged between two looks at what the system has: a look takes longer than a small tensor.
+/// Bytes that can be charged between two readings of the system's files: a reading takes longer than allocating a small
+/// tensor.
 const UNPOLLED_BYTES_MAX: u64 = 64 << 20;
 
-/// The memory of this machine, which all devices in it share.
+/// The memory of this machine, which all its devices share.
 static HOST_BUDGET: HostMemoryBudget = HostMemoryBudget::new(host_budget::read_snapshot);
 
-/// A device's memory.
+/// The memory budget of one device.
 #[derive(Debug)]
 pub(crate) struct DeviceMemoryBudget {
     device: String,
@@ -37,40 +38,41 @@ pub(crate) struct DeviceMemoryBudget {
     host: &'static HostMemoryBudget,
 }
 
-/// Where the memory is.
+/// The kind of memory that a budget limits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum MemorySource {
-    /// The host's.
+    /// The host's memory.
     Host,
-    /// The host's, up to so many bytes. Its driver takes pages when it is asked for a buffer, so the system counts them already.
+    /// The host's memory, up to a limit. The driver takes pages when a buffer is requested, so the system already
+    /// counts them.
     HostUpTo {
-        /// How many.
+        /// The limit in bytes.
         bytes: u64,
-        /// What says so.
+        /// The source of the limit.
         source: &'static str,
     },
-    /// So many bytes, whoever asks.
+    /// A fixed number of bytes for all owners.
     Fixed {
-        /// How many.
+        /// The limit in bytes.
         bytes: u64,
-        /// What says so: `the adapter's memory`.
+        /// The source of the limit, such as `the adapter's memory`.
         source: &'static str,
     },
 }
 
-/// What is there, and what says so.
+/// The available memory, and the source of that figure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AvailableMemory {
     pub(crate) bytes: u64,
     pub(crate) source: String,
 }
 
-/// What a program takes besides its constants and outputs.
+/// The memory that a program needs besides its constants and outputs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct MemoryRequirements {
-    /// Scratch memory that is not there yet.
+    /// Bytes of scratch memory that are not allocated yet.
     pub(crate) scratch_bytes: u64,
-    /// Forms that are made of weights when it runs for the first time.
+    /// Bytes of prepacked weights, which are made when the program first runs.
     pub(crate) packed_bytes: u64,
 }
 
@@ -83,10 +85,11 @@ impl DeviceMemoryBudget {
         Arc::new(DeviceMemoryBudget { device: device.to_owned(), memory, held_bytes: AtomicU64::new(0), host })
     }
 
-    /// Charges `bytes` of `what` to `meter`, and takes them from the room until the result is dropped.
+    /// Charges `bytes` of `what` to `meter`, and reserves them in the budget until the result is dropped.
     ///
     /// # Errors
-    /// `OutOfMemory` past the meter's limit; `NoRoom`. Nothing is charged then.
+    /// Returns `OutOfMemory` if the meter's limit would be exceeded, and `InsufficientMemory` if the budget would be.
+    /// Nothing is charged then.
     pub(crate) fn charge(
         self: &Arc<Self>,
         what: &dyn Display,
@@ -94,33 +97,34 @@ impl DeviceMemoryBudget {
         meter: &Meter,
     ) -> Result<MeterCharge, DeviceError> {
         let charge = meter.charge(bytes)?;
-        // Taken before the look: of two that ask at once for the last bytes, the later one finds them taken.
+        // Reserve before checking. Of two concurrent charges for the last bytes, the later one then sees the other's.
         let held = self.held_bytes.fetch_add(bytes, Ordering::AcqRel);
         let host_held = match self.memory {
             MemorySource::Host => self.host.reserve(bytes),
             MemorySource::HostUpTo { .. } | MemorySource::Fixed { .. } => self.host.held_bytes(),
         };
-        // Dropped on the way out with an error, it gives back what was taken.
+        // If the check fails, dropping the charge releases the bytes.
         let charge = charge.with_budget(self);
         let is_due = self.uses_host_memory() && self.host.needs_poll(bytes);
         self.check_available(what, bytes, held, is_due.then_some(host_held))?;
         Ok(charge)
     }
 
-    /// Whether `bytes` more of `what` would fit now; nothing is charged.
+    /// Checks that `bytes` more of `what` would fit now. Charges nothing.
     ///
     /// # Errors
-    /// `NoRoom`.
+    /// Returns `InsufficientMemory` if they would not.
     pub(crate) fn check(&self, what: &dyn Display, bytes: u64) -> Result<(), DeviceError> {
         self.check_available(what, bytes, self.held_bytes.load(Ordering::Acquire), Some(self.host.held_bytes()))
     }
 
-    /// Whether all that a program takes would fit, before any of it is there: its needs, constants and outputs.
+    /// Checks that all the memory of a program would fit before any of it is allocated: `needs`, constants and outputs.
     ///
-    /// What is packed is not asked of the meter: programs that share weights share their forms, and each is charged once.
+    /// Packed weights are not checked against the meter: programs that share weights also share their packed copies,
+    /// which are charged once.
     ///
     /// # Errors
-    /// `OutOfMemory` past the meter's limit; `NoRoom`.
+    /// Returns `OutOfMemory` if the meter's limit would be exceeded, and `InsufficientMemory` if the budget would be.
     pub(crate) fn check_program(
         &self,
         program: &Program,
@@ -157,7 +161,7 @@ impl DeviceMemoryBudget {
         }
     }
 
-    /// The error of a tensor or program that does not fit.
+    /// Returns the error for a tensor or program that does not fit.
     pub(crate) fn insufficient_memory_error(
         &self,
         what: &dyn Display,
@@ -173,12 +177,13 @@ impl DeviceMemoryBudget {
         }
     }
 
-    /// What is left; none where nobody knows.
+    /// Returns the available memory, or `None` if it is unknown.
     pub(crate) fn available(&self) -> Option<AvailableMemory> {
         self.remaining(self.held_bytes.load(Ordering::Acquire), Some(self.host.held_bytes()))
     }
 
-    /// What is left of the room beside `held` bytes, and of the host beside `host_held`, where that is to be looked at.
+    /// Returns the memory left in the budget beside `held` bytes. Also reads the host's memory if `host_held` is given,
+    /// and returns the smaller figure.
     fn remaining(&self, held: u64, host_held: Option<u64>) -> Option<AvailableMemory> {
         let limit = match self.memory {
             MemorySource::Host => None,
@@ -197,7 +202,7 @@ impl DeviceMemoryBudget {
         }
     }
 
-    /// Bytes that were charged are free again.
+    /// Releases `bytes` that were charged.
     pub(crate) fn release(&self, bytes: u64) {
         self.held_bytes.fetch_sub(bytes, Ordering::AcqRel);
         match self.memory {
@@ -207,21 +212,21 @@ impl DeviceMemoryBudget {
     }
 }
 
-/// Bytes that tensors take on a device.
+/// Returns the total bytes of these tensors on a device.
 fn total_tensor_bytes<'a>(descriptors: impl Iterator<Item = &'a Descriptor>, target: &CompileTarget) -> u64 {
     descriptors.map(|descriptor| target.tensor_bytes(descriptor)).fold(0, u64::saturating_add)
 }
 
-/// Bytes that the system and the control groups above this process leave it now, or `None` where no file says.
+/// Returns the bytes that the system and the control groups of this process leave it now, or `None` if no file says.
 pub fn available_host_bytes() -> Option<u64> {
     host_budget::read_snapshot().map(|look| look.available.bytes)
 }
 
-/// Whether `bytes` more of `what` fit into the host's memory now, beside what devices in it were charged with. For copies that
-/// are made on the way to a device.
+/// Checks that `bytes` more of `what` fit into the host's memory now, beside what its devices were charged. For copies
+/// on the way to a device.
 ///
 /// # Errors
-/// `NoRoom`.
+/// Returns `InsufficientMemory` if they do not.
 pub fn check_host_memory(what: &dyn Display, bytes: u64) -> Result<(), DeviceError> {
     if bytes < UNPOLLED_BYTES_MAX {
         return Ok(());

@@ -1,9 +1,9 @@
-//! A device that computes nothing: it keeps every graph that is compiled for it, so that what a plugin builds can be looked
-//! at on any machine, however large it is.
+//! A device that computes nothing. It records every graph that is compiled for it, so that graphs of any size can be
+//! inspected on any machine.
 //!
-//! What is written to a tensor is read back, up to [`STORED_BYTES_MAX`] for all tensors together; everything else is zeros,
-//! the outputs of programs among it. It says that it keeps no elements, so that first values of weights are not
-//! even made.
+//! Data written to a tensor can be read back, up to [`STORED_BYTES_MAX`] for all tensors together. All other tensors
+//! read as zeros, including the outputs of programs. [`Backend::stores_data`] returns false, so initial weights are not
+//! even computed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,14 +18,14 @@ use crate::cancel::CancelToken;
 use crate::error::DeviceError;
 use crate::meter::{Meter, MeterCharge};
 
-/// Graphs that are kept; more are counted.
+/// Maximum number of recorded graphs. Further graphs are only counted.
 pub const RECORDED_GRAPHS_MAX: usize = 256;
-/// Bytes of tensors that are kept as they were written.
+/// Maximum bytes of written tensors that are stored.
 pub const STORED_BYTES_MAX: u64 = 1 << 30;
 /// Bytes of the largest tensor that can be read.
 const READ_BYTES_MAX: usize = 1 << 30;
 
-/// The device. Clones share what it keeps.
+/// The device. Clones share its recording and its stored tensors.
 #[derive(Clone, Debug)]
 pub struct NullBackend(Arc<NullBackendState>);
 
@@ -38,26 +38,26 @@ struct NullBackendState {
     stored_bytes: Arc<AtomicU64>,
 }
 
-/// What was compiled so far.
+/// The graphs that were compiled so far.
 #[derive(Clone, Debug, Default)]
 pub struct GraphRecording {
-    /// In the order in which they were first compiled, each once.
+    /// Each graph once, in the order of first compilation.
     pub graphs: Vec<RecordedGraph>,
-    /// Graphs past [`RECORDED_GRAPHS_MAX`].
+    /// Number of graphs beyond [`RECORDED_GRAPHS_MAX`].
     pub omitted_graphs: usize,
 }
 
 /// A graph that was compiled.
 #[derive(Clone, Debug)]
 pub struct RecordedGraph {
-    /// What went on when it was first compiled, as [`NullBackend::set_phase`] was told.
+    /// The phase at its first compilation, as set by [`NullBackend::set_phase`].
     pub phase: String,
     /// The graph.
     pub graph: Arc<VerifiedGraph>,
 }
 
 impl NullBackend {
-    /// A device whose programs would be compiled for `target`.
+    /// Returns a device whose programs are compiled for `target`.
     pub fn new(target: CompileTarget) -> NullBackend {
         let info = DeviceInfo {
             name: "recorder".to_owned(),
@@ -79,7 +79,7 @@ impl NullBackend {
         }))
     }
 
-    /// Says what goes on from now on.
+    /// Names the current phase, for graphs that are compiled from now on.
     pub fn set_phase(&self, phase: &str) {
         phase.clone_into(&mut self.lock_phase());
     }
@@ -88,7 +88,7 @@ impl NullBackend {
         self.0.phase.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What was compiled so far.
+    /// Returns the graphs that were compiled so far.
     pub fn recording(&self) -> GraphRecording {
         self.lock_recording().clone()
     }
@@ -98,7 +98,7 @@ impl NullBackend {
     }
 }
 
-/// A tensor's elements, where they were written and are kept.
+/// A tensor's elements, if they were written and are stored.
 #[derive(Debug)]
 struct NullBuffer {
     written: Mutex<Option<Vec<u8>>>,
@@ -220,7 +220,7 @@ impl Backend for NullBackend {
     }
 }
 
-/// A program that is not run.
+/// A program that is never run.
 #[derive(Debug)]
 struct NullExecutable {
     program: Arc<Program>,
@@ -258,7 +258,7 @@ fn check_ports(kind: &str, ports: &[GraphPort], buffers: &[DeviceBuffer]) -> Res
 }
 
 fn null_buffer<'a>(buffer: &'a DeviceBuffer, port: &str) -> Result<&'a NullBuffer, DeviceError> {
-    let other = || mismatch(port, "a tensor of the recorder".to_owned(), "another device's".to_owned());
+    let other = || mismatch(port, "a tensor of the recorder".to_owned(), "a tensor of another device".to_owned());
     buffer.storage::<NullBuffer>().ok_or_else(other)
 }
 

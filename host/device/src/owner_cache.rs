@@ -1,10 +1,10 @@
-//! What a device keeps for each owner of memory on it: one thing, shared by all of the owner's programs.
+//! A cache of one value per owner of device memory, shared by all of the owner's programs.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crate::meter::Meter;
 
-/// A thing for each owner, as long as one of the owner's programs holds it.
+/// One value per owner, kept as long as one of the owner's programs holds it.
 #[derive(Debug)]
 pub(crate) struct PerOwner<T>(Mutex<Vec<(Meter, Weak<T>)>>);
 
@@ -15,7 +15,7 @@ impl<T> Default for PerOwner<T> {
 }
 
 impl<T> PerOwner<T> {
-    /// The owner's, made where there is none.
+    /// Returns the owner's value, and creates it if it is missing.
     pub(crate) fn get_or_create(&self, meter: &Meter, make: impl FnOnce(Meter) -> T) -> Arc<T> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|(_, thing)| thing.strong_count() > 0);

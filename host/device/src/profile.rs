@@ -1,5 +1,5 @@
-//! A device that writes down what each kernel of each dispatch took: the device within it does the work, and each dispatch is
-//! waited for. So figures of a whole training are taken without it.
+//! A device wrapper that profiles each kernel of each dispatch. It waits for every dispatch, so the speed of a whole
+//! training run must be measured without it.
 
 use std::fmt::Display;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,34 +15,34 @@ use crate::cancel::CancelToken;
 use crate::error::DeviceError;
 use crate::meter::Meter;
 
-/// Kernels that are written down; later ones run as ever.
+/// Maximum number of profiled kernels. Later ones run unprofiled.
 pub const PROFILED_KERNELS_MAX: usize = 200_000;
 
 /// One dispatch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DispatchRecord {
-    /// The number of its program in [`DeviceProfile::programs`].
+    /// Index of its program in [`DeviceProfile::programs`].
     pub program: usize,
-    /// When it began, since the profiler was made.
+    /// Start time, since the profiler was created.
     pub started: Duration,
-    /// Until it was done.
+    /// Time until the dispatch was done.
     pub duration: Duration,
-    /// What each of the program's kernels took by the device's clock; none where it has no clock.
+    /// Duration of each of the program's kernels by the device's clock, or `None` if the device has no clock.
     pub kernels: Option<Vec<Duration>>,
 }
 
-/// What was written down.
+/// The dispatches that were profiled.
 #[derive(Clone, Debug, Default)]
 pub struct DeviceProfile {
     /// The programs that were loaded, in order.
     pub programs: Vec<Arc<Program>>,
-    /// Their dispatches, in order.
+    /// The programs' dispatches, in order.
     pub dispatches: Vec<DispatchRecord>,
-    /// Kernels of those.
+    /// Number of kernels in these dispatches.
     kernels: usize,
 }
 
-/// A device whose dispatches are written down.
+/// A device whose dispatches are profiled.
 #[derive(Debug)]
 pub struct ProfilingBackend {
     device: Arc<dyn Backend>,
@@ -60,12 +60,12 @@ struct ProfiledExecutable {
 }
 
 impl ProfilingBackend {
-    /// Has `device` do the work.
+    /// Returns a profiler that runs programs on `device`.
     pub fn new(device: Arc<dyn Backend>) -> ProfilingBackend {
         ProfilingBackend { device, began: Instant::now(), profile: Arc::default() }
     }
 
-    /// What was written down so far.
+    /// Returns the profile so far.
     pub fn profile(&self) -> DeviceProfile {
         lock_profile(&self.profile).clone()
     }
@@ -162,7 +162,7 @@ impl Executable for ProfiledExecutable {
         if lock_profile(&self.profile).kernels + count > PROFILED_KERNELS_MAX {
             return self.executable.dispatch_cancellable(inputs, variables, cancel);
         }
-        // What was given to the device before is not this dispatch's.
+        // Earlier work must not be counted for this dispatch.
         self.device.synchronize()?;
         let (began, at) = (Instant::now(), self.began.elapsed());
         cancel.check()?;

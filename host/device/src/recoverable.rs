@@ -1,7 +1,7 @@
-//! A device that is opened anew after its driver gave it up.
+//! A device that can be opened again after its driver gave it up.
 //!
-//! Tensors and programs belong to the device that they were made on and are lost with it: whoever holds some makes them again
-//! on [`RecoverableDevice::current`] after [`RecoverableDevice::reopen`].
+//! Tensors and programs belong to the device that made them and are lost with it. Their owners must make them again on
+//! [`RecoverableDevice::current`] after [`RecoverableDevice::reopen`].
 
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -10,7 +10,7 @@ use crate::backend::Backend;
 use crate::error::DeviceError;
 use crate::select::{self, DeviceUsage};
 
-/// A device by its name, and whatever was opened under it last.
+/// A device name, and the device that was last opened under it.
 #[derive(Debug)]
 pub struct RecoverableDevice {
     name: String,
@@ -19,27 +19,27 @@ pub struct RecoverableDevice {
 }
 
 impl RecoverableDevice {
-    /// `device`, which was opened just now. A lost one is replaced by the device of the same name, whatever was asked for at
-    /// first: what was compiled and checked for one adapter does not move to another silently. What its driver compiles is
-    /// kept in `pipeline_cache_dir`.
+    /// Wraps `device`, which was just opened. A lost device is replaced only by the device of the same name, even if
+    /// the name was selected automatically: programs that were compiled and checked for one adapter never move to
+    /// another one silently. The driver's compiled pipelines are stored in `pipeline_cache_dir`.
     pub fn new(device: Arc<dyn Backend>, kept: Option<PathBuf>) -> RecoverableDevice {
         RecoverableDevice { name: device.info().name.clone(), pipeline_cache_dir: kept, current: RwLock::new(device) }
     }
 
-    /// The device to make things on now.
+    /// Returns the current device.
     pub fn current(&self) -> Arc<dyn Backend> {
         Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Why the driver gave the device up, where it did. Does not wait.
+    /// Returns why the driver gave the device up, or `None` if it did not. Does not wait.
     pub fn lost_error(&self) -> Option<DeviceError> {
         self.current().check_alive().err()
     }
 
-    /// Opens the device again. May take as long as its driver.
+    /// Opens the device again. Can take as long as its driver.
     ///
     /// # Errors
-    /// Those of [`choose::open`]; the lost one stays the current one then.
+    /// Returns those of [`select::open`]. The lost device stays the current one then.
     pub fn reopen(&self) -> Result<(), DeviceError> {
         let usage = DeviceUsage { pipeline_cache_dir: self.pipeline_cache_dir.as_deref(), ..DeviceUsage::default() };
         let device = select::open_with_usage(&self.name, usage)?.backend;

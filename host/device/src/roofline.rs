@@ -1,5 +1,6 @@
-//! The most that a device does here and now, measured by programs like any other: a product of matrices for operations, and a
-//! map over long vectors for bytes. It is no data sheet's figure, so a kernel may come near it.
+//! Roofline: the peak throughput that a device reaches now. Measured with ordinary programs: a matrix product for
+//! operations, and an element-wise kernel over long vectors for bytes. Unlike a data sheet's figure, kernels can come
+//! near it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,30 +12,30 @@ use crate::backend::{Backend, DeviceBuffer};
 use crate::error::DeviceError;
 use crate::meter::Meter;
 
-/// Rows and columns of the first product that is tried, and of the largest.
+/// Rows and columns of the first product that is measured, and of the largest.
 const MATRIX_SIDES: [usize; 2] = [256, 2048];
-/// Elements of the first vector that is tried, and of the longest.
+/// Elements of the first vector that is measured, and of the longest.
 const VECTOR_ELEMENTS: [usize; 2] = [1 << 18, 1 << 24];
-/// A dispatch that takes so long is long enough to be measured.
+/// Shortest dispatch that can be measured well.
 const DISPATCH_TIME_MIN: Duration = Duration::from_millis(25);
-/// Dispatches are made for so long, of which the fastest counts: others use the machine too.
+/// Time for repeated dispatches, of which the fastest counts: other processes use the machine too.
 const MEASURE_TIME: Duration = Duration::from_millis(300);
-/// And so many at least.
+/// Minimum number of repeated dispatches.
 const REPEATS_MIN: usize = 3;
 
-/// The most that a device does.
+/// The peak throughput of a device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PeakThroughput {
-    /// Operations on floats in a second, a multiply-add counted as two.
+    /// Floating-point operations per second. A multiply-add counts as two.
     pub operations_per_second: f64,
-    /// Bytes read and written in a second.
+    /// Bytes read and written per second.
     pub bytes_per_second: f64,
 }
 
-/// Measures `device`, in about a second; a software adapter may take some. Blocks.
+/// Measures `device` in about a second; a software adapter can take several. Blocks.
 ///
 /// # Errors
-/// Those of the device.
+/// Returns those of the device.
 pub fn measure(device: &dyn Backend) -> Result<PeakThroughput, DeviceError> {
     let operations_per_second = measure_peak_rate(device, MATRIX_SIDES, 2, |side| {
         let mut g = GraphBuilder::new();
@@ -65,7 +66,7 @@ fn f32_descriptor(dims: &[usize]) -> Result<Descriptor, GraphError> {
     Ok(Descriptor::new(DType::F32, Shape::new(dims)?))
 }
 
-/// Units in a second of a graph of the size that takes long enough, or of the largest.
+/// Returns units per second of the first graph that takes at least `DISPATCH_TIME_MIN`, or of the largest graph.
 fn measure_peak_rate(
     device: &dyn Backend,
     [mut size, size_max]: [usize; 2],
@@ -74,7 +75,7 @@ fn measure_peak_rate(
 ) -> Result<f64, DeviceError> {
     let refused = |reason: String| DeviceError::Unsupported {
         device: device.info().name.clone(),
-        kernel: "measurement of the peak".to_owned(),
+        kernel: "roofline measurement".to_owned(),
         reason,
     };
     loop {
@@ -97,7 +98,7 @@ fn measure_peak_rate(
     }
 }
 
-/// What the fastest dispatch took, of the kernels alone where the device can tell.
+/// Returns the time of the fastest dispatch. Counts only its kernels if the device can measure them.
 fn fastest_dispatch_time(device: &dyn Backend, program: saggar_compile::Program) -> Result<Duration, DeviceError> {
     let meter = Meter::unlimited();
     let program = Arc::new(program);
@@ -115,7 +116,7 @@ fn fastest_dispatch_time(device: &dyn Backend, program: saggar_compile::Program)
         drop(outputs);
         Ok::<_, DeviceError>(kernels.map_or(all, |kernels| kernels.iter().sum()))
     };
-    // The first one makes ready what the others find.
+    // The first dispatch fills caches, so later ones can be faster.
     let mut least = once()?;
     let (began, mut tries) = (Instant::now(), 0);
     while tries < REPEATS_MIN || (least >= DISPATCH_TIME_MIN / 2 && began.elapsed() < MEASURE_TIME) {

@@ -1,4 +1,4 @@
-//! Choosing a device by name. Never silent: the choice says why it was made.
+//! Device selection by name. The result always says why the device was selected.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use crate::backend::{Backend, DeviceInfo};
 use crate::error::DeviceError;
 use crate::{cpu, gpu};
 
-/// A device and why it was taken.
+/// A device and the reason for its selection.
 #[derive(Clone, Debug)]
 pub struct DeviceSelection {
     /// The device.
@@ -16,37 +16,38 @@ pub struct DeviceSelection {
     pub reason: String,
 }
 
-/// Every device of this machine: the processor, then its adapters.
+/// Returns every device of this machine: the processor, then the adapters.
 pub fn list_devices() -> Vec<DeviceInfo> {
     let mut devices = vec![cpu::describe()];
     devices.extend(gpu::adapters());
     devices
 }
 
-/// Opens a device: `cpu`; `gpu`, the best adapter; `gpu:N` or `vulkan:N`, that adapter; `auto`, the first adapter that is
-/// hardware, else the processor. An adapter in software is never taken by `auto`: native kernels are much faster.
+/// Opens a device by name: `cpu`; `gpu`, the best adapter; `gpu:N` or `vulkan:N`, adapter N; `auto`, the first hardware
+/// adapter, else the processor. `auto` never selects a software adapter, because native kernels are much faster.
 ///
 /// # Errors
-/// `NotFound` where there is no such device, naming what there is; whatever opening it says.
+/// Returns `NotFound` if there is no such device, with a list of the devices, and the errors of opening it.
 pub fn open(name: &str) -> Result<DeviceSelection, DeviceError> {
     open_with_usage(name, DeviceUsage::default())
 }
 
-/// How a device is used.
+/// Intended use of a device.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DeviceUsage<'a> {
-    /// Processes that use it at the same time, this one included: of a processor it takes its share of threads.
+    /// Number of processes that use the device at the same time, including this one. Each takes its share of a
+    /// processor's threads.
     pub processes: usize,
-    /// Where what an adapter's driver compiles is kept from one process to the next; nowhere if none.
+    /// Directory that keeps the driver's compiled pipelines between processes, or `None` to keep none.
     pub pipeline_cache_dir: Option<&'a Path>,
 }
 
-/// As [`open`], for a use.
+/// Like [`open`], for an intended use.
 ///
 /// # Errors
-/// As [`open`].
+/// Returns those of [`open`].
 pub fn open_with_usage(name: &str, usage: DeviceUsage<'_>) -> Result<DeviceSelection, DeviceError> {
-    let asked = || format!("{name} was asked for");
+    let asked = || format!("{name} was requested");
     let cpu = || match usage.processes {
         0 | 1 => cpu::open(None),
         processes => cpu::open(Some((cpu::core_count() / processes).max(1))),
@@ -56,7 +57,8 @@ pub fn open_with_usage(name: &str, usage: DeviceUsage<'_>) -> Result<DeviceSelec
     }
     let adapters = gpu::adapters();
     let gpu = |index: usize| {
-        // Processes that go in step must compute alike, and shaders of a processor are not worth the trouble.
+        // Synchronised processes must compute alike, so they do not autotune. Software adapters gain too little from
+        // it.
         let is_alone = usage.processes < 2 && adapters.get(index).is_some_and(|adapter| !adapter.software);
         let tried_operations_min = is_alone.then_some(gpu::AUTOTUNE_OPERATIONS_MIN);
         gpu::open_with(
@@ -77,7 +79,7 @@ pub fn open_with_usage(name: &str, usage: DeviceUsage<'_>) -> Result<DeviceSelec
     }
     if name == "gpu" {
         let index = hardware.or((!adapters.is_empty()).then_some(0)).ok_or_else(|| not_found_error(name, &adapters))?;
-        let software = if hardware.is_none() { ", and no adapter but a software one is there" } else { "" };
+        let software = if hardware.is_none() { ", and only software adapters were found" } else { "" };
         return Ok(DeviceSelection { backend: gpu(index)?, reason: format!("{}{software}", asked()) });
     }
     let index = name.strip_prefix("gpu:").or_else(|| name.strip_prefix("vulkan:")).and_then(|index| index.parse().ok());
@@ -96,7 +98,7 @@ fn no_gpu_reason(adapters: &[DeviceInfo]) -> String {
 
 fn not_found_error(name: &str, adapters: &[DeviceInfo]) -> DeviceError {
     let names: Vec<&str> = ["cpu"].into_iter().chain(adapters.iter().map(|adapter| adapter.name.as_str())).collect();
-    let reason = format!("this machine has {}; `saggar doctor` tells more", names.join(", "));
+    let reason = format!("this machine has {}; run `saggar doctor` for details", names.join(", "));
     DeviceError::NotFound { name: name.to_owned(), reason }
 }
 

@@ -1,4 +1,4 @@
-//! What becomes of a training when its adapter's driver refuses a buffer: an error that says so, and a device as good as before.
+//! Tests of a training whose adapter's driver refuses an allocation: it returns an error, and the device stays usable.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests say SKIP and fail by panic")]
 
@@ -14,7 +14,7 @@ use saggar_tensor::interp::InterpTensor;
 use saggar_tensor::op::Scalar;
 use saggar_tensor::{DType, GraphBuilder, Shape, VerifiedGraph, nn, verify};
 
-/// One step of gradient descent for a network of two layers, a scatter in it so that a kernel has two passes.
+/// Returns one step of gradient descent for a network of two layers, with a scatter so that one kernel has two passes.
 fn network() -> (VerifiedGraph, Vec<InterpTensor>, Vec<InterpTensor>) {
     let value = |dtype: DType, dims: &[usize]| {
         let shape = Shape::new(dims).unwrap();
@@ -42,7 +42,7 @@ fn network() -> (VerifiedGraph, Vec<InterpTensor>, Vec<InterpTensor>) {
     (verify(g.finish()).unwrap(), inputs, variables)
 }
 
-/// Some steps of it from its first values: the bytes of its last loss.
+/// Runs some steps from the initial values and returns the bytes of the last loss.
 fn train(device: &dyn Backend, meter: &Meter) -> Result<Vec<u8>, DeviceError> {
     let (graph, inputs, variables) = network();
     let program = Arc::new(compile(&graph, &device.target()).unwrap());
@@ -75,13 +75,13 @@ fn a_refused_allocation_is_an_error_and_the_device_stays_usable() {
     let expected = train(&*open(None), &Meter::unlimited()).unwrap();
     let mut refused = 0;
     for number in 0.. {
-        // Two, since a device that is refused one gives up what it keeps for later, and asks again.
+        // Refuse two: after the first refusal, the device frees its pools and retries.
         let device = open(Some([number, number + 2]));
         let meter = Meter::unlimited();
         match train(&*device, &meter) {
             Ok(loss) => {
                 assert_eq!(loss, expected);
-                println!("{refused} buffers were refused, one after the other");
+                println!("{refused} allocations were refused, one per training");
                 assert!(refused > 10, "{refused}");
                 break;
             }
@@ -91,8 +91,8 @@ fn a_refused_allocation_is_an_error_and_the_device_stays_usable() {
             }
             Err(other) => panic!("number {number}: {other}"),
         }
-        assert_eq!(meter.bytes(), 0, "number {number}: everything was given back");
-        // The second refusal may still be due.
+        assert_eq!(meter.bytes(), 0, "number {number}: all charged bytes are released");
+        // The second refusal may still be pending.
         let _ = train(&*device, &meter);
         device.check_alive().unwrap();
         assert_eq!(train(&*device, &meter).unwrap(), expected, "number {number}");
@@ -116,7 +116,7 @@ fn the_pipeline_cache_is_reused_and_rewritten_when_corrupt() {
     let first = train_kept();
     let kept = files();
     let [(file, bytes)] = &kept[..] else {
-        println!("SKIP: this driver gives nothing away: {kept:?}");
+        println!("SKIP: this driver has no pipeline cache: {kept:?}");
         return;
     };
     assert_eq!(train_kept(), first);
@@ -124,8 +124,8 @@ fn the_pipeline_cache_is_reused_and_rewritten_when_corrupt() {
     for damaged in [&b""[..], &bytes[..bytes.len() - 1], &[&bytes[..], b"more"].concat()] {
         std::fs::write(file, damaged).unwrap();
         assert_eq!(train_kept(), first);
-        // A driver's data may name the time, so only its kind is compared.
+        // The driver's data may contain the time, so only the header is compared.
         assert_eq!(files()[0].1[..8], bytes[..8]);
-        assert!(files()[0].1.len() > 40, "it was written anew");
+        assert!(files()[0].1.len() > 40, "the file was rewritten");
     }
 }

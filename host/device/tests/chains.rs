@@ -1,5 +1,5 @@
-//! Attention and its gradients on every adapter, against the reference interpreter: in one kernel each, staged in the memory
-//! that lanes share and, where a driver refuses that, without it.
+//! Tests of fused matmul kernels: attention and its gradients on every adapter against the reference interpreter, each
+//! in one kernel. The kernels use workgroup memory, or run without it if a driver refuses that.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests say SKIP and fail by panic")]
 
@@ -26,7 +26,8 @@ const SIZES: AttentionConfig = AttentionConfig {
     gradients: true,
 };
 
-/// Adapters with chains, in all variants: by subgroups where there are any of one size, without them, and plain.
+/// Returns the adapters that support fused matmul kernels, in all variants: with subgroups if all have one size,
+/// without them, and plain.
 fn devices() -> Vec<Arc<dyn Backend>> {
     let mut devices = Vec::new();
     let shares: fn(&str) -> bool = |text| text.contains("var<workgroup>");
@@ -38,12 +39,12 @@ fn devices() -> Vec<Arc<dyn Backend>> {
         let mut ways = vec![(None, None), (None, Some(shares))];
         ways.extend(subgroup.map(|size| (Some(size), None)));
         for (subgroup, refuse) in ways {
-            // So few workgroups that a handful of rows keeps them busy.
+            // Expect one workgroup at a time, so that a few rows keep the adapter busy and the compiler fuses.
             let tuning = ShaderTuning { subgroup, workgroups_at_once: 1, ..ShaderTuning::UNLIMITED };
             let options = gpu::GpuOptions { tuning: Some(tuning), fail_shaders: refuse, ..gpu::GpuOptions::default() };
             let device = gpu::open_with(index, options).unwrap();
             if device.target().chain_values_max == 0 {
-                println!("SKIP: adapter {index} has too few bindings for chains");
+                println!("SKIP: adapter {index} has too few bindings for fused matmul kernels");
                 continue;
             }
             devices.push(device);
@@ -56,7 +57,7 @@ fn count_fused_matmuls(program: &Program) -> usize {
     program.kernels.iter().filter(|kernel| matches!(kernel.body, KernelBody::Chain { .. })).count()
 }
 
-/// The case's outputs on a device, twice the same.
+/// Runs the case twice, checks that the outputs are equal, and returns them.
 fn run_twice(device: &dyn Backend, case: &GraphCase) -> (Arc<Program>, Vec<InterpTensor>) {
     let graph = case.verified_graph();
     let (program, meter) = (Arc::new(compile(&graph, &device.target()).unwrap()), Meter::unlimited());
@@ -89,7 +90,7 @@ fn check(sizes: AttentionConfig) {
             let (expected, found) = (expected.to_f64_numbers(), found.to_f64_numbers());
             let scale = expected.iter().fold(1e-3, |largest: f64, number| largest.max(number.abs()));
             for (place, (expected, found)) in expected.iter().zip(&found).enumerate() {
-                // Sums of some dozen products of numbers below 1, in another order.
+                // The sums of some dozen products of numbers below 1 are in another order.
                 let near = (expected - found).abs() <= 2e-5 * scale;
                 assert!(near, "{}, output {at}, {place}: {found}, not {expected}", case.name);
             }
@@ -100,7 +101,7 @@ fn check(sizes: AttentionConfig) {
 #[test]
 fn fused_attention_and_its_gradients_match_the_interpreter() {
     for mask in MASKS {
-        // The other way round for every second one.
+        // Every second mask is tested with transposed operands.
         check(AttentionConfig { mask, transposed: mask == MaskKind::Causal || mask == MaskKind::Added, ..SIZES });
     }
 }
@@ -151,7 +152,7 @@ fn large_attention_scores_do_not_overflow() {
     for device in devices() {
         let (_, found) = run_twice(&*device, &case);
         for (expected, found) in expected[0].to_f64_numbers().iter().zip(found[0].to_f64_numbers()) {
-            // Scores of some thousands, so their exponents are off by some of their last bits.
+            // Scores are several thousand, so the last bits of their exponents differ.
             assert!((expected - found).abs() < 5e-3, "{found}, not {expected}");
         }
     }

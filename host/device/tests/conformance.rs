@@ -1,11 +1,13 @@
-//! Every device computes what the reference interpreter defines: every primitive, random graphs with their gradients,
-//! a real network; outputs and assigned variables, over two dispatches.
+//! Conformance tests: every device computes what the reference interpreter defines, for every primitive, for random
+//! graphs with their gradients, and for a real network. They compare outputs and assigned variables over two
+//! dispatches.
 //!
-//! How near is near: an element may differ by a number of units (2^-23 for `float32`, 2^-10 for `float16`) of the
-//! largest magnitude in its tensor, or of 1 if that is larger. The number is what the graph's least precise operator is
-//! allowed ([`allowed_error_units`]); integers are equal. Every device has every data type: adapters whose shaders have no 64-bit integers
-//! compute them by words, and those that have them do so once too. Repeats on one device are equal bit for bit, and so are all
-//! numbers of threads on the CPU. All of it runs on Mesa's lavapipe and on SwiftShader, where they are installed.
+//! Tolerance: an element can differ by a number of units (2^-23 for `float32`, 2^-10 for `float16`) of the largest
+//! magnitude in its tensor, or of 1 if that is larger. The number is the allowance of the graph's least precise
+//! operator ([`allowed_error_units`]). Integers are equal. Every device supports every data type: adapters whose
+//! shaders have no 64-bit integers emulate them with words, and the other adapters are tested once with the emulation
+//! too. Repeats on one device are equal bit for bit, and so are results for all numbers of threads on the CPU. The
+//! tests also run on Mesa's lavapipe and on SwiftShader if they are installed.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests say SKIP and fail by panic")]
 
@@ -24,19 +26,19 @@ use saggar_tensor::op::{BinaryOp, Op, ReduceKind, ReduceOp, SourceOp, UnaryOp};
 use saggar_tensor::testgen::{GraphCase, primitive_cases, random_graph};
 use saggar_tensor::{DType, Descriptor, Graph, GraphBuilder, NodeId, Shape, VerifiedGraph, nn, verify};
 
-/// Random graphs tried on the CPU.
+/// Random graphs tested on the CPU.
 const GRAPHS: u64 = 200;
-/// Random graphs tried with each kind of vectors but the widest.
+/// Random graphs tested with each vector set except the widest.
 const GRAPHS_PER_NARROWER_VECTOR_SET: u64 = 60;
-/// Random graphs tried on each adapter, where every graph has shaders to compile.
+/// Random graphs tested on each adapter; fewer, because every graph has shaders to compile.
 const GRAPHS_ON_ADAPTERS: u64 = 40;
-/// Random graphs tried there where only 64-bit integers are computed otherwise.
+/// Random graphs tested on adapters with a tuning that differs only in emulated 64-bit integers.
 const GRAPHS_WITH_EMULATED_INT64: u64 = 10;
 /// Units for graphs of many operators on the CPU, whose errors add up and are amplified.
 const GRAPH_UNITS: f64 = 2048.0;
-/// The same on adapters. Mesa's lavapipe needs 26 for the wide kernels, 7 for the network and 6 for random graphs; of the
-/// cases of one operator, 2 for products and sums, 1 for elementary functions, and none for all others, so these are held
-/// to what the CPU is allowed.
+/// The same on adapters. Mesa's lavapipe needs 26 for the wide kernels, 7 for the network and 6 for random graphs. For
+/// the cases of one operator it needs 2 for products and sums, 1 for elementary functions and 0 for all others, so
+/// these use the limits of the CPU.
 const GRAPH_UNITS_ON_ADAPTERS: f64 = 64.0;
 
 /// A device under test.
@@ -44,16 +46,16 @@ struct DeviceUnderTest {
     backend: Arc<dyn Backend>,
     /// Units for graphs of many operators.
     graph_units: f64,
-    /// Random graphs to try.
+    /// Random graphs to test.
     graphs: u64,
-    /// Seeds of primitives' cases to try.
+    /// Seeds of primitive cases to test.
     seeds: u64,
-    /// Whether its kernels stage tiles in memory that lanes share.
+    /// Whether its kernels stage tiles in workgroup memory.
     has_tiles: bool,
 }
 
-/// All devices here: the CPU with one and with two threads, and with every kind of vectors that it has; every adapter with
-/// both variants of its kernels.
+/// Returns all devices of this machine: the CPU with one and two threads and with every vector set that it has, and
+/// every adapter with both variants of its kernels.
 fn devices() -> Vec<DeviceUnderTest> {
     let cpu = |threads, vectors, graphs| {
         let options = cpu::CpuOptions { threads: Some(threads), vectors, ..cpu::CpuOptions::default() };
@@ -66,14 +68,14 @@ fn devices() -> Vec<DeviceUnderTest> {
         }
     };
     let mut devices = vec![cpu(1, None, GRAPHS), cpu(2, None, GRAPHS)];
-    // The widest kind is the one that nobody has to name.
+    // The widest vector set is the default and is tested already.
     let kinds = cpu::VectorSet::available();
     let narrower = kinds.iter().rev().skip(1).rev();
     devices.extend(narrower.map(|&kind| cpu(2, Some(kind), GRAPHS_PER_NARROWER_VECTOR_SET)));
     for index in 0..support::adapters("; the CPU alone is tested") {
         let variants = [(false, false, true), (true, true, true), (true, true, false)];
         for (workgroup_memory, half_storage, wide_integers) in variants {
-            // With few operations in a dispatch, kernels of the plain variant are cut into several.
+            // With few operations per dispatch, plain kernels are split into several dispatches.
             let operations_max = if workgroup_memory { u64::MAX } else { 20_000 };
             let subgroup = gpu::subgroup_size(index).filter(|_| workgroup_memory);
             let kinds = ShaderTuning { workgroup_memory, half_storage, wide_integers, ..ShaderTuning::UNLIMITED };
@@ -91,7 +93,7 @@ fn devices() -> Vec<DeviceUnderTest> {
     devices
 }
 
-/// Units that one operator may be off, of its result's largest magnitude.
+/// Returns the allowed error of one operator, in units of its result's largest magnitude.
 fn allowed_error_units(op: &Op) -> f64 {
     match op {
         Op::Source(
@@ -176,7 +178,7 @@ fn read(backend: &dyn Backend, buffers: &[DeviceBuffer]) -> Vec<Vec<u8>> {
     buffers.iter().map(|buffer| backend.read(buffer).unwrap()).collect()
 }
 
-/// Outputs and variables after each of `steps` dispatches.
+/// Returns the outputs and variables after each of `steps` dispatches.
 fn run(
     backend: &dyn Backend,
     graph: &VerifiedGraph,
@@ -198,7 +200,7 @@ fn run(
     }
     drop((executable, inputs, variables));
     backend.synchronize().unwrap();
-    assert_eq!(meter.bytes(), 0, "everything charged is given back");
+    assert_eq!(meter.bytes(), 0, "all charged bytes are released");
     results
 }
 
@@ -227,7 +229,8 @@ fn check(
     }
 }
 
-/// The case, with the gradients of the sum of its smooth outputs as more outputs.
+/// Returns the case with the gradients of the sum of its smooth outputs as additional outputs, or `None` if it has no
+/// gradients.
 fn with_gradients(case: &GraphCase) -> Option<GraphCase> {
     let mut case = case.clone();
     let float = |g: &GraphBuilder, node: &NodeId| g.descriptor(*node).dtype == DType::F32;
@@ -292,8 +295,8 @@ fn random_graphs_match_the_interpreter() {
 fn lenet_training_matches_the_interpreter() {
     let network = lenet::network(3, true);
     for device in devices() {
-        // Its compiler takes more than 20 GB for the tiles of a convolution's gradient, which no saggar asks of an adapter
-        // whose shaders run on a processor.
+        // SwiftShader's compiler takes more than 20 GB for the tiles of a convolution's gradient. Production never uses
+        // tiles on software adapters.
         if device.has_tiles && device.backend.info().adapter.contains("SwiftShader") {
             println!("SKIP: SwiftShader does not compile tiles of a network");
             continue;
@@ -318,7 +321,7 @@ fn results_are_bitwise_equal_for_any_thread_count() {
 
 #[test]
 fn large_kernels_match_the_interpreter() {
-    // One rounding at each stored result is all that float16 adds to what its sums are computed in.
+    // Compared with the data type of its sums, float16 adds only one rounding per stored result.
     for dtype in [DType::F32, DType::F16] {
         let network = large_operators(dtype);
         for device in devices() {
@@ -328,8 +331,8 @@ fn large_kernels_match_the_interpreter() {
     }
 }
 
-/// Layers of a network in float16 with int64 labels, and the gradients of a loss: chains of roundings, of which one here
-/// and there falls the other way.
+/// Layers of a network in float16 with int64 labels, and the gradients of a loss. In such chains of roundings, some
+/// results round to the other neighbour.
 #[test]
 fn float16_composite_operators_match_the_interpreter() {
     let mut g = GraphBuilder::new();
@@ -388,8 +391,8 @@ fn large_integer_reductions_match_the_interpreter() {
     }
 }
 
-/// An input of numbers all over the range of an integer type, odd ones so that products keep bits; of a float type,
-/// between -1 and 1.
+/// Adds an input with odd numbers from the whole range of an integer type, so that products keep their low bits, or
+/// with numbers between -1 and 1 of a float type.
 fn wide_input(g: &mut GraphBuilder, inputs: &mut Vec<InterpTensor>, dtype: DType, dims: &[usize]) -> NodeId {
     let descriptor = Descriptor::new(dtype, Shape::new(dims).unwrap());
     let (count, seed) = (descriptor.shape.elements(), inputs.len());
@@ -404,7 +407,7 @@ fn wide_input(g: &mut GraphBuilder, inputs: &mut Vec<InterpTensor>, dtype: DType
     node
 }
 
-/// Operators large enough that every kernel is cut into several tasks and segments.
+/// Returns operators that are large enough to split every kernel into several tasks and segments.
 fn large_operators(dtype: DType) -> lenet::LenetGraph {
     let mut g = GraphBuilder::new();
     let mut inputs = Vec::new();
@@ -416,7 +419,7 @@ fn large_operators(dtype: DType) -> lenet::LenetGraph {
     let thin = input(&mut g, &[20, 210]);
     let product = g.matmul(x, y).unwrap();
     let few_rows = g.matmul(thin, y).unwrap();
-    // The products' order in float16 turns on roundings.
+    // In float16, the order of the products depends on rounding.
     let searched = if dtype == DType::F32 { product } else { x };
     let softmax = nn::softmax(&mut g, product, 1).unwrap();
     let turned = g.transpose(softmax, &[1, 0]).unwrap();
@@ -438,7 +441,7 @@ fn large_operators(dtype: DType) -> lenet::LenetGraph {
     lenet::LenetGraph { graph: verify(g.finish()).unwrap(), inputs, variables: Vec::new() }
 }
 
-/// With bindings of so few words, most tensors of the cases take several.
+/// With a binding limit this small, most tensors of the cases need several bindings.
 #[test]
 fn tensors_larger_than_one_binding_match_the_interpreter() {
     for index in 0..gpu::adapters().len() {
@@ -446,7 +449,7 @@ fn tensors_larger_than_one_binding_match_the_interpreter() {
             gpu::open_tuned(index, ShaderTuning { workgroup_memory: false, window_bytes, ..ShaderTuning::UNLIMITED })
                 .unwrap()
         };
-        // SwiftShader takes 10 bindings, and lavapipe 32.
+        // SwiftShader has 10 bindings, and lavapipe 32.
         let bindings = |limit: &(String, u64)| limit.0 == "bindings_max" && limit.1 < 32;
         let window_bytes = if with(256).info().limits.iter().any(bindings) { 1024 } else { 256 };
         let backend = with(window_bytes);

@@ -1,5 +1,5 @@
-//! What only the CPU device promises: dispatches at the same time, checked buffers, exact accounts. Results against the
-//! reference interpreter are the conformance suite's.
+//! Tests of guarantees that only the CPU device makes: concurrent dispatches, checked buffers, exact memory accounting.
+//! The conformance suite compares results with the reference interpreter.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panic")]
 
@@ -34,7 +34,7 @@ fn vector(size: usize) -> Descriptor {
     Descriptor::new(DType::F32, Shape::new([size]).unwrap())
 }
 
-/// `a += x; b += a` of vectors.
+/// Returns `a += x; b += a` of vectors.
 fn two_counters(size: usize) -> VerifiedGraph {
     let mut g = GraphBuilder::new();
     let x = g.input("x", vector(size)).unwrap();
@@ -55,14 +55,14 @@ fn numbers(backend: &dyn Backend, buffer: &DeviceBuffer) -> Vec<f64> {
     InterpTensor::from_bytes(buffer.descriptor().clone(), &backend.read(buffer).unwrap()).unwrap().to_f64_numbers()
 }
 
-/// A token that cancels at its look number `at`.
+/// Returns a token that cancels at check number `at`, and the number of checks so far.
 fn token_cancelled_at_check(at: usize) -> (CancelToken, Arc<AtomicUsize>) {
     let looks = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&looks);
     (CancelToken::new(move || counted.fetch_add(1, Ordering::Relaxed) + 1 >= at), looks)
 }
 
-/// One kernel alone may take long: a product, a convolution of one image with and without patches, many rows.
+/// Returns graphs of one long kernel each: a product, convolutions of one image with and without im2col, many rows.
 fn long_kernels() -> Vec<VerifiedGraph> {
     let shape = |dims: &[usize]| Descriptor::new(DType::F32, Shape::new(dims).unwrap());
     let conv = Conv2d { padding: [0; 4], strides: [1; 2], dilations: [1; 2], groups: 1 };
@@ -103,20 +103,20 @@ fn a_dispatch_is_cancelled_mid_kernel_and_the_next_one_is_complete() {
             let all = looks.load(Ordering::Relaxed);
             assert!(
                 all > 3,
-                "kernel {number} on {threads} threads looks {all} times: before it begins, and between its parts"
+                "kernel {number} on {threads} threads checks {all} times: before it starts and between its parts"
             );
             for at in [1, 2, 3, all] {
                 let (token, looks) = token_cancelled_at_check(at);
                 let cancelled = executable.dispatch_cancellable(&inputs, &[], &token);
-                assert!(matches!(cancelled, Err(DeviceError::Cancelled)), "kernel {number} at look {at}");
-                // Each thread may be about to look when another is told.
-                assert!(looks.load(Ordering::Relaxed) <= at + threads, "kernel {number} goes on after look {at}");
+                assert!(matches!(cancelled, Err(DeviceError::Cancelled)), "kernel {number} at check {at}");
+                // Each other thread can be about to check when the token is cancelled.
+                assert!(looks.load(Ordering::Relaxed) <= at + threads, "kernel {number} continues after check {at}");
             }
             let after = executable.dispatch(&inputs, &[]).unwrap().remove(0);
             assert_eq!(numbers(&*backend, &after), numbers(&*backend, &expected), "kernel {number}");
         }
     }
-    assert_eq!(meter.bytes(), 0, "what was cancelled holds nothing");
+    assert_eq!(meter.bytes(), 0, "cancelled dispatches hold no memory");
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn logits_do_not_depend_on_batch_size_or_thread_count() {
         let executable = load(&*backend, &network.graph, &meter).unwrap();
         let images = buffers(&*backend, &[network.images], &meter);
         let variables = buffers(&*backend, &network.variables, &meter);
-        // The first dispatch counts the work that says how many threads the second has.
+        // The first dispatch counts the work, which decides how many threads the second one uses.
         executable.dispatch(&images, &variables).unwrap();
         backend.read(&executable.dispatch(&images, &variables).unwrap()[0]).unwrap()
     };
@@ -159,7 +159,7 @@ fn logits_do_not_depend_on_batch_size_or_thread_count() {
     }
 }
 
-/// Bits of a convolution of `[2, 6, 9, 11]` in two groups, with what `end` makes of it and of a bias for each channel.
+/// Returns a convolution of `[2, 6, 9, 11]` in two groups, followed by the epilogue `end` of it and a bias per channel.
 fn convolution_with_epilogue(
     end: impl Fn(&mut GraphBuilder, NodeId, NodeId) -> Result<NodeId, GraphError>,
 ) -> Vec<f32> {
@@ -258,7 +258,7 @@ fn wrong_buffers_are_refused_by_name() {
     assert_eq!(refused(&[], &good[1..]), "inputs");
     assert_eq!(refused(&wide, &good[1..]), "x");
     assert_eq!(refused(&good[..1], &[good[1].clone(), wide[0].clone()]), "b");
-    // One memory for two variables, or for an input and a variable, has no meaning where it is written.
+    // Two variables, or an input and a variable, must not share memory if it is written.
     let aliased = refused(&good[..1], &[good[1].clone(), good[1].clone()]);
     assert!(aliased == "a" || aliased == "b", "{aliased}");
     refused(&good[..1], &[good[0].clone(), good[1].clone()]);
@@ -291,7 +291,7 @@ fn memory_is_charged_before_it_is_allocated_and_given_back() {
     drop(first);
     assert_eq!((meter.bytes(), meter.peak_bytes()), (0, 800));
 
-    // An output that does not fit leaves the state as it was.
+    // An output that does not fit in memory leaves the variables unchanged.
     let given = buffers(&*backend, &[ones(70)], &meter);
     let state = buffers(&*backend, &[ones(70), ones(70)], &meter);
     let executable = load(&*backend, &two_counters(70), &meter).unwrap();
@@ -314,7 +314,8 @@ fn work_is_metered() {
     assert!(!meter.busy_time().is_zero());
 }
 
-/// Sums over the last axis of what is where an index says, of `x [3, rows, 700]` with NaN, infinities and -0 in it.
+/// Returns one-hot sums over the last axis of `x [3, rows, 700]`, which contains NaN, infinities and -0; an index
+/// selects the element.
 fn one_hot_sum_graph(dtype: DType, rows: usize, turned: bool) -> (VerifiedGraph, Vec<InterpTensor>) {
     let mut g = GraphBuilder::new();
     let shape = Shape::new([3, rows, 700]).unwrap();
@@ -322,7 +323,7 @@ fn one_hot_sum_graph(dtype: DType, rows: usize, turned: bool) -> (VerifiedGraph,
     let number =
         |i: usize| if i.is_multiple_of(3) { special[i / 3 % 4] } else { (i * 7919 % 2003) as f64 / 1001.5 - 1.0 };
     let numbers: Vec<f64> = (0..shape.elements()).map(number).collect();
-    // Some before the first, some after the last.
+    // Some indices are before the first element, some after the last.
     let indices: Vec<f64> = (0..3 * rows).map(|i| (i * 131 % 720) as f64 - 10.0).collect();
     let values = vec![
         InterpTensor::from_numbers(dtype, shape.clone(), &numbers).unwrap(),
@@ -352,7 +353,7 @@ fn a_one_hot_row_sum_reads_only_the_selected_element() {
             let (graph, values) = one_hot_sum_graph(dtype, rows, turned);
             let program = compile(&graph, &backend.target()).unwrap();
             let routines = cpu::describe_kernels(&program).unwrap();
-            assert!(routines.iter().any(|routine| routine.contains("read alone")), "{routines:?}");
+            assert!(routines.iter().any(|routine| routine.contains("one-hot sum")), "{routines:?}");
             let expected = interp::evaluate(&graph, &values, &mut []).unwrap();
             let inputs = buffers(&*backend, &values, &meter);
             let outputs = load(&*backend, &graph, &meter).unwrap().dispatch(&inputs, &[]).unwrap();

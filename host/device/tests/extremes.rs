@@ -1,5 +1,6 @@
-//! NaN, infinities, both zeros and tensors of nothing: what each operator makes of them, on the interpreter and on
-//! every device, in both float types. Expected numbers are written down here, so that all cannot be wrong alike.
+//! Tests of edge cases: the results of each operator for NaN, infinities, both zeros and empty tensors, on the
+//! interpreter and on every device, in both float types. The expected numbers are literals, so that a common error
+//! cannot pass.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests say SKIP and fail by panic")]
 
@@ -16,14 +17,14 @@ use saggar_tensor::{DType, Descriptor, GraphBuilder, GraphError, NodeId, Shape, 
 use support::devices;
 
 type EdgeCaseResult = Result<NodeId, GraphError>;
-/// Over `x` of shape `[2, 4]`: [`X`].
+/// Builds a result from `x` of shape `[2, 4]`, which is [`X`].
 type EdgeCaseBuilder = fn(&mut GraphBuilder, NodeId) -> EdgeCaseResult;
 
 const NAN: f64 = f64::NAN;
 const INF: f64 = f64::INFINITY;
 const X: [f64; 8] = [NAN, INF, -INF, 0.0, -0.0, 1.5, -1.5, 2.5];
 
-/// Largest difference where a result is finite, relative to the larger of 1 and the result.
+/// Largest difference of finite results, relative to the larger of 1 and the result.
 const TOLERANCE_F32: f64 = 1e-6;
 const TOLERANCE_F16: f64 = 1e-3;
 
@@ -43,8 +44,8 @@ fn dispatch(device: &dyn Backend, graph: &VerifiedGraph, inputs: &[InterpTensor]
     outputs.iter().map(read).collect()
 }
 
-/// Each row's result, in its own data type, is what stands beside it: on the interpreter, then on every device, where
-/// all rows are one graph.
+/// Checks each row's result, in its own data type, against its expected numbers: on the interpreter, then on every
+/// device with all rows in one graph.
 fn check(dtype: DType, rows: &[(&str, EdgeCaseBuilder, &[f64])]) {
     let mut g = GraphBuilder::new();
     let x = g.input("x", Descriptor::new(dtype, Shape::new([2, 4]).unwrap())).unwrap();
@@ -164,8 +165,8 @@ fn binary_operators_handle_nan_infinity_and_signed_zero() {
             },
             &[NAN, 1.0, -INF, 0.0, 0.0, 1.0, -1.5, 1.0],
         ),
-        // Shading languages let a driver assume that there are no infinities: `x - x` may be 0, so may the product with a
-        // 0 that the shader spells out, and the quotient by one is anything. Operands here are others.
+        // Shading languages let a driver assume that there are no infinities: `x - x` or a product with a literal 0 can
+        // be 0, and a quotient with an infinity can be anything. The operands here avoid these cases.
         (
             "less infinity",
             |g, x| {
@@ -260,7 +261,7 @@ fn casts_to_integers_saturate_and_map_nan_to_zero() {
 fn reductions_handle_nan_infinity_and_signed_zero() {
     let share = 1.0 / (1.0 + (-1.5f64).exp() + (-3f64).exp() + 1f64.exp());
     let shares = [NAN, NAN, NAN, NAN, (-1.5f64).exp() * share, share, (-3f64).exp() * share, 1f64.exp() * share];
-    // The second row's sums: 0, 1.5, 0, 2.5.
+    // The second row's elements: 0, 1.5, 0, 2.5.
     check_f32_and_f16(&[
         ("sum", |g, x| g.reduce_sum(x, &[1], false), &[NAN, 2.5]),
         ("sum of columns", |g, x| g.reduce_sum(x, &[0], false), &[NAN, INF, -INF, 2.5]),
@@ -271,7 +272,7 @@ fn reductions_handle_nan_infinity_and_signed_zero() {
         ("min of columns", |g, x| g.reduce_min(x, &[0], false), &[NAN, 1.5, -INF, 0.0]),
         ("mean", |g, x| nn::reduce_mean(g, x, &[1], false), &[NAN, 0.625]),
         ("l2 of columns", |g, x| nn::reduce_l2(g, x, &[0], false), &[NAN, INF, INF, 2.5]),
-        // A NaN that comes first is beaten by nothing, and one that comes later beats nothing.
+        // A NaN that comes first is never replaced, and a later NaN never replaces another element.
         ("arg-max", |g, x| g.arg_max(x, 1, false), &[0.0, 3.0]),
         ("arg-min", |g, x| g.arg_min(x, 1, false), &[0.0, 2.0]),
         (
@@ -329,7 +330,7 @@ fn reductions_handle_nan_infinity_and_signed_zero() {
     ]);
 }
 
-/// Nothing reduced is the reduction's neutral element, and other operators give nothing of nothing.
+/// A reduction of no elements gives its neutral element; other operators give empty tensors.
 #[test]
 fn operators_on_empty_tensors_return_identities_or_empty_results() {
     let nothing: EdgeCaseBuilder = |g, x| g.slice(x, &[0, 4], &[2, 0], &[1, 1]);

@@ -1,5 +1,5 @@
-//! Folds by workgroups on every adapter, against the reference interpreter: rows, and columns that lie side by side, through
-//! the memory that lanes share and by subgroups.
+//! Tests of workgroup reductions on every adapter against the reference interpreter: contiguous rows and strided
+//! columns, through workgroup memory and with subgroups.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests say SKIP and fail by panic")]
 
@@ -15,7 +15,7 @@ use saggar_tensor::{DType, Descriptor, GraphBuilder, Shape, VerifiedGraph, verif
 
 const KINDS: [&str; 4] = ["sum", "product", "largest", "smallest"];
 
-/// Every kind of fold of `dims` along `axis`, and a value whose folds are exact in every order.
+/// Returns every kind of reduction of `dims` along `axis`, and a value whose reductions are exact in every order.
 fn reduction_graph(dtype: DType, dims: [usize; 2], axis: usize) -> (VerifiedGraph, InterpTensor) {
     let mut g = GraphBuilder::new();
     let shape = Shape::new(dims).unwrap();
@@ -29,7 +29,7 @@ fn reduction_graph(dtype: DType, dims: [usize; 2], axis: usize) -> (VerifiedGrap
         };
         g.output(kind, fold.unwrap()).unwrap();
     }
-    // A few powers of two among ones: sums and products are small whole numbers.
+    // A few twos among ones: sums and products are exact.
     let number = |at: usize| if (at * 7919 + at / dims[1]).is_multiple_of(613) { 2.0 } else { 1.0 };
     let numbers: Vec<f64> = (0..shape.elements()).map(number).collect();
     (verify(g.finish()).unwrap(), InterpTensor::from_numbers(dtype, shape, &numbers).unwrap())
@@ -51,13 +51,13 @@ fn workgroup_reductions_match_the_interpreter() {
             let tuning = ShaderTuning { subgroup, ..ShaderTuning::UNLIMITED };
             let device = gpu::open_tuned(index, tuning).unwrap();
             for dtype in [DType::F32, DType::F16, DType::I32, DType::U32, DType::U8, DType::I64] {
-                // Large and small workgroups, whole ones and remainders, one element and many.
+                // Large and small workgroups, with and without remainders, one element and many.
                 for (dims, axis) in [([3, 200], 1), ([1, 5000], 1), ([130, 33], 0), ([2500, 16], 0), ([140, 1], 0)] {
                     let (graph, value) = reduction_graph(dtype, dims, axis);
                     let (program, meter) = (Arc::new(compile(&graph, &device.target()).unwrap()), Meter::unlimited());
                     let wide = dtype == DType::I64;
                     if !wide {
-                        // As many neighbouring columns as a workgroup has must fit in a subgroup.
+                        // A subgroup must hold more lanes than a workgroup has neighbouring columns.
                         let columns = if axis == 0 { dims[1].next_power_of_two().min(16) } else { 1 };
                         let fits = subgroup.is_some_and(|size| columns < size);
                         let expected = if fits { program.kernels.len() } else { 0 };

@@ -1,5 +1,5 @@
-//! What only the wgpu device promises: repeatable bits, exact seconds, limits, recycled memory. Results against the
-//! reference interpreter are the conformance suite's.
+//! Tests of guarantees that only the wgpu device makes: repeatable bits, exact seconds, limits, recycled memory. The
+//! conformance suite compares results with the reference interpreter.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests say SKIP and fail by panic")]
 
@@ -17,7 +17,7 @@ use saggar_device::{Backend, DeviceBuffer, DeviceError, Executable, Meter, gpu};
 use saggar_tensor::op::{BinaryOp, RandomDistribution, ReduceKind, Scalar, UnaryOp};
 use saggar_tensor::{DType, Descriptor, GraphBuilder, GraphPort, Shape, verify};
 
-/// The first adapter, or a SKIP line. With `REQUIRE_GPU=1`, its absence is a failure.
+/// Opens the first adapter. Prints SKIP if there is no adapter, or fails if `REQUIRE_GPU=1`.
 fn device() -> Option<Arc<dyn Backend>> {
     match gpu::open(0) {
         Ok(device) => Some(device),
@@ -54,7 +54,7 @@ fn kernel(label: &str, body: KernelBody) -> Kernel {
     Kernel { label: label.to_owned(), body }
 }
 
-/// One map over a vector: input 0 to output 0, both of `dtype`.
+/// Returns one map over a vector, from input 0 to output 0, both of `dtype`.
 fn map_program(dtype: DType, dims: &[usize], op: UnaryOp) -> Program {
     let tensor = descriptor(dtype, dims);
     let instructions = vec![(load(0, dims), dtype), (Instruction::Unary(op, Register(0)), dtype)];
@@ -79,7 +79,7 @@ fn identity_epilogue(value: u32) -> Epilogue {
     Epilogue { expr, stores: store(value, 0) }
 }
 
-/// Value 0, `[m, k]`, times its transpose to value 1.
+/// Multiplies value 0, `[m, k]`, by its transpose into value 1.
 fn with_transpose(m: usize, k: usize) -> KernelBody {
     KernelBody::MatMul {
         sizes: [1, m, m, k],
@@ -93,7 +93,7 @@ fn with_transpose(m: usize, k: usize) -> KernelBody {
     }
 }
 
-/// The sum of value 1's elements to value 2.
+/// Sums value 1's elements into value 2.
 fn sum_of_all(elements: usize) -> KernelBody {
     let view = AffineView { offset: 0, strides: vec![0, 1], bounds: Vec::new() };
     let element = Instruction::Load { value: ValueId(1), view, fill: None };
@@ -106,8 +106,8 @@ fn sum_of_all(elements: usize) -> KernelBody {
     }
 }
 
-/// Random `a` of `[m, k]` into a slab, `a` times its transpose into another, and the sum of all into the output; the
-/// variable is a count of dispatches.
+/// Returns a program that writes a random `a` of `[m, k]` to a slab, `a` times its transpose to another slab, and the
+/// sum of all elements to the output. The variable counts dispatches.
 fn random_matmul_sum_program(m: usize, k: usize) -> Program {
     let float = |dims: &[usize], place| ProgramValue { descriptor: descriptor(DType::F32, dims), place };
     let slab = |offset_bytes| ValueLocation::Slab { slab: 0, offset_bytes };
@@ -163,7 +163,7 @@ fn bytes(values: &[f32]) -> Vec<u8> {
     values.iter().flat_map(|value| value.to_le_bytes()).collect()
 }
 
-/// The element-wise operator on the device.
+/// Returns the results of the element-wise operator on the device.
 fn evaluate(device: &dyn Backend, op: UnaryOp, values: &[f32]) -> Vec<f32> {
     let meter = Meter::unlimited();
     let program = device.load(Arc::new(map_program(DType::F32, &[values.len()], op)), &meter).unwrap();
@@ -196,7 +196,7 @@ fn repeated_dispatches_are_bitwise_equal() {
         };
         let (first, second) = (run(), run());
         assert_eq!(first, second);
-        // 100 * 100 * 77 products of two uniform numbers, a quarter each on average.
+        // 100 * 100 * 77 products of two uniform numbers, with a mean of 1/4.
         let sum = floats(&first[0])[0];
         assert!((sum / (100.0 * 100.0 * 77.0) - 0.25).abs() < 0.03, "{sum}");
         assert_eq!(meter.bytes(), 0);
@@ -210,13 +210,13 @@ fn busy_time_and_work_are_metered() {
     let program = device.load(Arc::new(random_matmul_sum_program(64, 64)), &meter).unwrap();
     let key = tensor(&*device, DType::U32, &[4], &[0; 16], &meter);
     let count = device.allocate(&descriptor(DType::F32, &[1]), &meter).unwrap();
-    // More dispatches than one set of timestamps holds, so that both ways of reading them back are used.
+    // More dispatches than one query set holds, so that both ways to read timestamps back are used.
     for _ in 0..150 {
         program.dispatch(std::slice::from_ref(&key), std::slice::from_ref(&count)).unwrap();
     }
     device.synchronize().unwrap();
     assert_eq!(meter.dispatches(), 600);
-    // Those that came while the adapter was busy share a submission.
+    // Dispatches that arrive while the adapter is busy share a submission.
     assert!((1..=150).contains(&meter.submissions()), "{}", meter.submissions());
     let busy = meter.busy_time();
     assert!(busy > Duration::ZERO && busy < Duration::from_secs(120), "{busy:?}");
@@ -225,7 +225,7 @@ fn busy_time_and_work_are_metered() {
     assert_eq!(floats(&device.read(&count).unwrap()), [150.0]);
 }
 
-/// What two owners are charged for together, of the time in which the device was never without work of theirs.
+/// Returns the busy time charged to two owners, divided by the wall time in which the device always had work of theirs.
 fn share_of_busy_time(device: &dyn Backend, program: &Arc<Program>) -> f64 {
     let owners = [Meter::unlimited(), Meter::unlimited()];
     let loaded = owners.each_ref().map(|meter| {
@@ -241,7 +241,7 @@ fn share_of_busy_time(device: &dyn Backend, program: &Arc<Program>) -> f64 {
     let busy = || owners.iter().map(Meter::busy_time).sum::<Duration>();
     let (before, began) = (busy(), Instant::now());
     std::thread::scope(|scope| {
-        // One has twice as much to do as the other.
+        // One owner has twice as many dispatches as the other.
         for (job, times) in loaded.iter().zip([10, 20]) {
             scope.spawn(move || (0..times).for_each(|_| dispatch(job)));
         }
@@ -250,8 +250,8 @@ fn share_of_busy_time(device: &dyn Backend, program: &Arc<Program>) -> f64 {
     (busy() - before).as_secs_f64() / began.elapsed().as_secs_f64()
 }
 
-/// Nothing is counted twice and nothing is left out. Between two passes the machine may do something else for a moment, so the
-/// best of several looks counts.
+/// All busy time is counted exactly once. The machine can do other work between two passes, so the best of several
+/// measurements counts.
 #[test]
 fn metered_seconds_of_concurrent_jobs_add_up_to_device_busy_time() {
     let Some(device) = device() else { return };
@@ -266,11 +266,11 @@ fn metered_seconds_of_concurrent_jobs_add_up_to_device_busy_time() {
         assert!(share < 1.02, "{share}");
         best = best.max(share);
         if best > 0.98 {
-            println!("{best:.4} of the time is somebody's");
+            println!("{best:.4} of the time is charged");
             return;
         }
     }
-    panic!("at most {best:.4} of the time is somebody's");
+    panic!("at most {best:.4} of the time is charged");
 }
 
 #[test]
@@ -291,7 +291,7 @@ fn tensors_over_a_memory_limit_are_refused_before_allocation() {
     let unlimited = Meter::unlimited();
     let error = device.allocate(&descriptor(DType::F32, &[(1 << 31) - 1]), &unlimited).unwrap_err();
     assert!(error.to_string().contains("max_"), "{error}");
-    // A half-precision number takes a word where shaders have no 16-bit storage, a 64-bit integer two words.
+    // Without 16-bit storage, a half-precision number takes one word; a 64-bit integer takes two words.
     let half_bytes = if device.target().half_storage { 20 } else { 40 };
     for (dtype, bytes) in [(DType::F16, half_bytes), (DType::I64, 80), (DType::U64, 80)] {
         let kept = device.allocate(&descriptor(dtype, &[10]), &unlimited).unwrap();
@@ -356,7 +356,7 @@ fn an_absent_adapter_is_not_found() {
 fn transcendental_functions_are_accurate() {
     let Some(device) = device() else { return };
     type UnaryAccuracyCase = (UnaryOp, fn(f64) -> f64, f64, f64);
-    // Each with the range it is tested on. The bound is 4 units in the last place of the larger of result and 2^-3.
+    // Each operator with its test range. The error bound is 4 units in the last place of the larger of result and 2^-3.
     let cases: [UnaryAccuracyCase; 5] = [
         (UnaryOp::Exp, f64::exp, -80.0, 80.0),
         (UnaryOp::Log, f64::ln, 1e-30, 4.0),

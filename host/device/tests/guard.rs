@@ -1,5 +1,5 @@
-//! Guarded assignments, on the interpreter and on every device: what would not be a number is not kept, and what counts
-//! goes on.
+//! Tests of guarded assignments, on the interpreter and on every device: an assignment with a nonfinite value is
+//! skipped, and counters still advance.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests say SKIP and fail by panic")]
 
@@ -22,7 +22,8 @@ fn value(dtype: DType, dims: &[usize], numbers: &[f64]) -> InterpTensor {
     InterpTensor::from_numbers(dtype, Shape::new(dims.to_vec()).unwrap(), numbers).unwrap()
 }
 
-/// Adds its inputs to `wide` and `half`, keeps the sum of the first in `mean`, which is looked at alone, and counts.
+/// Returns a step that adds its inputs to `wide` and `half`, stores the sum of the first input in `mean`, which has a
+/// separate guard, and counts steps.
 fn guarded_step() -> VerifiedGraph {
     let mut g = GraphBuilder::new();
     let of = |dtype, dims: &[usize]| Descriptor::new(dtype, Shape::new(dims.to_vec()).unwrap());
@@ -58,7 +59,7 @@ fn initial_variables() -> [InterpTensor; 5] {
     ]
 }
 
-/// What the variables hold after one step.
+/// Returns the values of the variables after one step.
 fn step_on_interpreter(graph: &VerifiedGraph, inputs: &[InterpTensor]) -> Vec<Vec<f64>> {
     let mut variables = initial_variables();
     evaluate(graph, inputs, &mut variables).unwrap();
@@ -83,7 +84,7 @@ fn step_on_device(device: &dyn Backend, graph: &VerifiedGraph, inputs: &[InterpT
     initial_variables().iter().zip(&variables).map(back).collect()
 }
 
-/// Inputs, and what the variables hold after the step.
+/// Inputs, and the expected values of the variables after the step.
 struct GuardCase {
     name: &'static str,
     x: [f64; 4],
@@ -101,7 +102,7 @@ fn an_update_with_a_nonfinite_value_is_skipped_entirely() {
         GuardCase { name: "NaN", x: [1.0, NAN, 1.0, 1.0], y: [1.0; 2], after: held(7.0) },
         GuardCase { name: "infinite", x: [1.0, 1.0, 1.0, -INF], y: [1.0; 2], after: held(7.0) },
         GuardCase { name: "another's", x: [1.0; 4], y: [INF, 1.0], after: held(4.0) },
-        // With 64 besides, too much for `float16`.
+        // With 64 added, this is too large for `float16`.
         GuardCase { name: "past float16", x: [1.0; 4], y: [65504.0, 1.0], after: held(4.0) },
     ];
     for GuardCase { name, x, y, after } in cases {

@@ -1,5 +1,5 @@
-//! A training in mixed precision on every device: it goes as the interpreter says, in step with one in single precision, and
-//! leaves out what overflows.
+//! Tests of mixed-precision training on every device: it matches the interpreter, stays close to single precision, and
+//! skips steps that overflow.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests say SKIP and fail by panic")]
 
@@ -20,7 +20,7 @@ use support::devices;
 const ITEMS: usize = 8;
 const CLASSES: usize = 4;
 
-/// The network's parameters; before them stand the scale's variables.
+/// The network's parameters. In the list of variables, the loss scale's variables precede them.
 const PARAMETERS: [(&str, &[usize]); 4] =
     [("filter", &[6, 1, 3, 3]), ("filter bias", &[6]), ("weight", &[96, CLASSES]), ("bias", &[CLASSES])];
 
@@ -28,7 +28,7 @@ fn tensor_descriptor(dtype: DType, dims: &[usize]) -> Descriptor {
     Descriptor::new(dtype, Shape::new(dims).unwrap())
 }
 
-/// Numbers between -`most` and `most` that follow no pattern.
+/// Returns pseudo-random numbers between -`most` and `most`.
 fn random_values(dims: &[usize], seed: u32, most: f64) -> InterpTensor {
     let mut state = seed.wrapping_mul(2_654_435_761) | 1;
     let mut next = || {
@@ -41,7 +41,7 @@ fn random_values(dims: &[usize], seed: u32, most: f64) -> InterpTensor {
     InterpTensor::from_numbers(DType::F32, Shape::new(dims).unwrap(), &numbers).unwrap()
 }
 
-/// A convolution, a pool and a layer.
+/// Returns the loss of a convolution, a pooling and a linear layer.
 fn loss(g: &mut GraphBuilder, parameters: &[NodeId]) -> NodeId {
     let x = g.input("x", tensor_descriptor(DType::F32, &[ITEMS, 1, 8, 8])).unwrap();
     let labels = g.input("labels", tensor_descriptor(DType::I32, &[ITEMS])).unwrap();
@@ -57,7 +57,7 @@ fn loss(g: &mut GraphBuilder, parameters: &[NodeId]) -> NodeId {
     nn::cross_entropy(g, y, labels).unwrap()
 }
 
-/// A step of gradient descent that returns its loss.
+/// Returns a step of gradient descent that outputs its loss.
 fn training_step(is_mixed: bool) -> VerifiedGraph {
     let mut g = GraphBuilder::new();
     let scale = LossScaleNodes {
@@ -96,7 +96,7 @@ fn training_step(is_mixed: bool) -> VerifiedGraph {
     verify(g.finish()).unwrap()
 }
 
-/// Variables at the beginning.
+/// Returns the initial values of the variables.
 fn initial_variables(scale: f64) -> Vec<InterpTensor> {
     let count = || InterpTensor::zeros(tensor_descriptor(DType::I32, &[]));
     let scale = InterpTensor::from_numbers(DType::F32, Shape::scalar(), &[scale]).unwrap();
@@ -110,7 +110,7 @@ fn inputs() -> [InterpTensor; 2] {
     [random_values(&[ITEMS, 1, 8, 8], 2, 1.0), labels]
 }
 
-/// What a device or the interpreter did in some steps.
+/// The losses and variables of some steps on a device or the interpreter.
 #[derive(Debug)]
 struct TrainingTrace {
     losses: Vec<f64>,
@@ -118,7 +118,7 @@ struct TrainingTrace {
 }
 
 impl TrainingTrace {
-    /// Scale and steps that were left out.
+    /// Returns the loss scale and the number of skipped steps.
     fn scale_and_skipped_steps(&self) -> [f64; 2] {
         [self.variables[0][0], self.variables[2][0]]
     }
@@ -176,7 +176,7 @@ fn mixed_precision_training_tracks_single_precision() {
 #[test]
 fn steps_with_overflowing_gradients_are_skipped_until_the_loss_scale_fits() {
     let graph = training_step(true);
-    // In the first steps no gradient fits, whatever rounds it.
+    // With this scale, the gradients of the first steps overflow regardless of rounding.
     let (scale, steps) = (LOSS_SCALE_INITIAL * 16.0, 2);
     let kept: Vec<Vec<f64>> = initial_variables(scale).iter().map(InterpTensor::to_f64_numbers).collect();
     let held = |trained: &TrainingTrace, name: &str| {

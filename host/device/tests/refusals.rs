@@ -1,5 +1,5 @@
-//! What a device refuses, and when: graphs that no memory holds, before anything is allocated; and kernels that an adapter's
-//! driver refuses, for which their plain variants stand in.
+//! Tests of refusals: graphs that no memory can hold are refused before anything is allocated, and kernels that an
+//! adapter's driver refuses are replaced by their plain variants.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests say SKIP and fail by panic")]
 
@@ -21,7 +21,7 @@ fn float(dims: &[usize]) -> Descriptor {
     Descriptor::new(DType::F32, Shape::new(dims).unwrap())
 }
 
-/// A graph with outputs of so many bytes together, none larger than the device has buffers.
+/// Returns a graph whose outputs have `bytes` bytes together; none is larger than the device's largest buffer.
 fn oversized_graph(device: &dyn Backend, bytes: u64) -> VerifiedGraph {
     let elements = (device.target().slab_bytes_max / 8).min(ELEMENTS_MAX) & !0xff;
     let count = (bytes / (4 * elements as u64) + 1).min(GRAPH_OUTPUTS_MAX as u64);
@@ -54,7 +54,7 @@ fn a_graph_larger_than_memory_is_refused_before_any_allocation() {
             assert!(text.contains(part.as_str()), "{text}");
         }
         assert_eq!((meter.bytes(), meter.peak_bytes()), (0, 0), "{name}: something was charged");
-        // The device is as good as before.
+        // The device is still usable.
         device.allocate(&float(&[10]), &meter).unwrap();
     }
 }
@@ -63,7 +63,7 @@ fn a_graph_larger_than_memory_is_refused_before_any_allocation() {
 fn the_memory_limit_of_a_device_is_shared_by_all_owners() {
     let options = cpu::CpuOptions { threads: Some(1), memory_bytes: Some(10_000), ..cpu::CpuOptions::default() };
     let device = cpu::open_with(options).unwrap();
-    // Two owners share it.
+    // Two owners share the memory.
     let (one, other) = (Meter::unlimited(), Meter::unlimited());
     let kept = device.allocate(&float(&[2000]), &one).unwrap();
     let refused = device.allocate(&float(&[2000]), &other).unwrap_err();
@@ -85,7 +85,7 @@ fn a_read_larger_than_free_host_memory_is_refused() {
         println!("SKIP: this system does not say how much memory it has");
         return;
     };
-    // A tensor that fits, and beside it others until less than its size is left. No page of them is touched.
+    // Allocates a tensor that fits, and others until less than its size is left. None of their pages is touched.
     let elements_max = i32::MAX as u64;
     let elements = (available_bytes / 20 * 11 / 8).min(elements_max);
     let wide = |elements: u64| Descriptor::new(DType::I64, Shape::new([elements as usize]).unwrap());
@@ -156,7 +156,7 @@ fn an_unsupported_vector_set_is_refused_with_a_list_of_supported_ones() {
     }
 }
 
-/// Warnings of one thread, as text.
+/// Collects the warnings of one thread as text.
 #[derive(Clone, Default)]
 struct WarningCollector(Arc<Mutex<Vec<String>>>);
 
@@ -190,7 +190,7 @@ impl Subscriber for WarningCollector {
     fn exit(&self, _: &Id) {}
 }
 
-/// A product large enough for tiles in shared memory, and what follows it.
+/// Returns a product large enough for tiles in workgroup memory, and operators that use it.
 fn product() -> (VerifiedGraph, Vec<InterpTensor>) {
     let mut g = GraphBuilder::new();
     let a = g.input("a", float(&[70, 48])).unwrap();

@@ -1,4 +1,4 @@
-//! Programs of one owner share the memory that they work in; those of others do not.
+//! Tests of scratch memory: programs of one owner share it, and programs of different owners do not.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests say SKIP and fail by panic")]
 
@@ -14,7 +14,7 @@ use saggar_tensor::{DType, Descriptor, GraphBuilder, Shape, verify};
 
 use support::devices;
 
-/// The sum of `x xᵀ` for `x` of `[rows, 2]`: the product lies in a slab.
+/// Returns the sum of `x xᵀ` for `x` of `[rows, 2]`; the product is in a slab.
 fn program(device: &dyn Backend, rows: usize) -> Arc<Program> {
     let mut g = GraphBuilder::new();
     let x = g.input("x", Descriptor::new(DType::F32, Shape::new([rows, 2]).unwrap())).unwrap();
@@ -38,7 +38,7 @@ fn slab_bytes(program: &Program) -> u64 {
     program.slabs.iter().map(|slab| slab.bytes as u64).sum()
 }
 
-/// Runs it over `x` of ones: every element of the product is 2.
+/// Runs the program on `x` of ones: every element of the product is 2.
 fn run(device: &dyn Backend, executable: &dyn Executable, meter: &Meter) {
     let descriptor = executable.program().inputs[0].descriptor.clone();
     let rows = descriptor.shape.dims()[0];
@@ -58,7 +58,7 @@ fn programs_of_one_owner_share_the_scratch_of_the_largest() {
     for device in devices() {
         let device = &*device;
         let meter = Meter::unlimited();
-        // Growing and shrinking: the small one runs again in the large one's memory.
+        // Scratch memory grows and is kept: the small program runs again in the large one's memory.
         let programs = [64, 256, 128].map(|rows| program(device, rows));
         let mut loaded = Vec::new();
         for program in &programs {
@@ -81,6 +81,6 @@ fn programs_of_one_owner_share_the_scratch_of_the_largest() {
         assert!(held >= each[1], "{name}: {held} bytes, and the largest alone holds {}", each[1]);
         assert!(held <= each[1] + rest, "{name}: {held} bytes for programs that alone hold {each:?}");
         drop(loaded);
-        assert_eq!(meter.bytes(), 0, "{name}: what no program holds is given back");
+        assert_eq!(meter.bytes(), 0, "{name}: memory that no program uses is released");
     }
 }

@@ -1,4 +1,5 @@
-//! What a training step costs an adapter once it is under way: submissions, waits, allocations, groups of bindings, read-backs.
+//! Tests of the work that a training step costs an adapter in steady state: submissions, barriers, allocations, bind
+//! groups, read-backs.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests say SKIP and fail by panic")]
 
@@ -15,14 +16,14 @@ use saggar_tensor::interp::InterpTensor;
 use saggar_tensor::nn::{self, SgdOptions};
 use saggar_tensor::{DType, Descriptor, GraphBuilder, Shape, VerifiedGraph, verify};
 
-/// Every adapter with the plain variants and with the tuned ones.
+/// Returns every adapter with the plain and with the tuned kernels.
 fn devices() -> Vec<Arc<dyn Backend>> {
     let tunings = [false, true].map(|workgroup_memory| ShaderTuning { workgroup_memory, ..ShaderTuning::UNLIMITED });
     let adapters = 0..support::adapters("");
     adapters.flat_map(|index| tunings.map(|tuning| gpu::open_tuned(index, tuning).unwrap())).collect()
 }
 
-/// A program with its tensors.
+/// A loaded program with its tensors.
 struct SteadyProgram {
     backend: Arc<dyn Backend>,
     executable: Arc<dyn Executable>,
@@ -52,7 +53,7 @@ impl SteadyProgram {
         SteadyProgram { backend: Arc::clone(&backend), executable, meter, inputs: buffers, values: inputs, variables }
     }
 
-    /// As a training does it: a batch is written over the one before, and nobody looks at the loss.
+    /// Runs one step like a training job: a batch overwrites the previous one, and the loss is not read.
     fn step(&self) {
         for (buffer, value) in self.inputs.iter().zip(&self.values) {
             self.backend.write(buffer, &value.to_bytes()).unwrap();
@@ -60,7 +61,7 @@ impl SteadyProgram {
         self.executable.dispatch(&self.inputs, &self.variables).unwrap();
     }
 
-    /// What `steps` steps do.
+    /// Returns the counters that `steps` steps add.
     fn count_work(&self, steps: usize) -> DeviceCounters {
         let before = self.meter.counters();
         (0..steps).for_each(|_| self.step());
@@ -89,10 +90,10 @@ fn a_warm_training_step_needs_at_most_one_submission_and_no_allocations() {
         let kernels = loaded.executable.program().kernels.len() as u64;
         println!("{kernels} kernels: {work:?} in {steps} steps");
         let [dispatches, barriers] = [work.dispatches, work.barriers].map(|all| all / steps);
-        // Some kernels are two passes; fusion leaves a step of this network no more than this.
+        // Some kernels have two passes. After fusion, a step of this network has at most 40 kernels.
         assert!((kernels..=kernels + 4).contains(&dispatches) && kernels <= 40, "{dispatches} of {kernels} kernels");
-        assert!(barriers < dispatches, "the first waits for nothing");
-        // Steps that come while the adapter is busy share one.
+        assert!(barriers < dispatches, "the first pass needs no barrier");
+        // Steps that are dispatched while the adapter is busy share a submission.
         assert!((1..=steps).contains(&work.submissions), "{work:?}");
         let expected = DeviceCounters {
             dispatches: dispatches * steps,
@@ -107,7 +108,7 @@ fn a_warm_training_step_needs_at_most_one_submission_and_no_allocations() {
     }
 }
 
-/// One step of gradient descent for a line.
+/// Returns one step of gradient descent for a linear regression.
 fn linear_regression() -> (VerifiedGraph, Vec<InterpTensor>, Vec<InterpTensor>) {
     let float = |dims: &[usize]| Descriptor::new(DType::F32, Shape::new(dims).unwrap());
     let value = |dims: &[usize]| {
@@ -143,7 +144,7 @@ fn ten_thousand_training_steps_do_not_grow_device_memory() {
         assert!((1..=10_000).contains(&work.submissions), "{work:?}");
         assert_eq!((work.allocations, work.bind_groups), (0, 0));
         assert_eq!((loaded.meter.bytes(), loaded.meter.peak_bytes()), (bytes, peak));
-        // It has learnt that y is x.
+        // The model has learnt y = x.
         let weight = loaded.backend.read(&loaded.variables[0]).unwrap();
         let weight = f32::from_le_bytes(weight.try_into().unwrap());
         assert!((weight - 1.0).abs() < 1e-3, "{weight}");

@@ -1,5 +1,6 @@
-//! Products in tiles on every adapter, against the reference interpreter: every tile, with remainders on every side, operands
-//! turned and not, read as vectors and one by one, and depths cut in parts; convolutions and both adjoints of them likewise.
+//! Tests of tiled matrix products on every adapter against the reference interpreter: every tile size with remainders
+//! on every side, transposed and plain operands, vector and scalar loads, whole depths and depths split into parts.
+//! Convolutions and both of their gradients are tested likewise.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests say SKIP and fail by panic")]
 
@@ -17,7 +18,8 @@ use saggar_tensor::nn::{self, Conv2dOptions};
 use saggar_tensor::op::Conv2d;
 use saggar_tensor::{DType, Descriptor, GraphBuilder, NodeId, Shape, VerifiedGraph, verify};
 
-/// Every adapter with tiles: for one that has few lanes, so that tiles are large and depths whole, and for one with many.
+/// Returns every adapter with tiles, tuned twice: for few lanes, so that tiles are large and depths whole, and for many
+/// lanes.
 fn devices() -> Vec<(Arc<dyn Backend>, ShaderTuning)> {
     let tuning = |workgroups_at_once| ShaderTuning { workgroups_at_once, ..ShaderTuning::UNLIMITED };
     let tunings = [tuning(1), tuning(128)];
@@ -25,7 +27,7 @@ fn devices() -> Vec<(Arc<dyn Backend>, ShaderTuning)> {
     adapters.flat_map(|index| tunings.map(|tuning| (gpu::open_tuned(index, tuning).unwrap(), tuning))).collect()
 }
 
-/// Every adapter that has an operation on small matrices, in the same two ways.
+/// Returns every adapter that has a cooperative matrix operation, with the same two tunings.
 fn devices_with_cooperative_matrix() -> Vec<(Arc<dyn Backend>, ShaderTuning)> {
     let mut devices = Vec::new();
     for index in 0..support::adapters("") {
@@ -72,7 +74,7 @@ impl TestGraphBuilder {
     }
 }
 
-/// How the products of a program are computed: whether by what their text has in it, and the passes of each.
+/// Returns for each matrix product of a program whether its shader contains the text `by`, and its number of passes.
 fn matmul_implementations(program: &Program, tuning: ShaderTuning, by: &str) -> Vec<(bool, usize)> {
     let of_products = |body: &KernelBody| match body {
         KernelBody::MatMul { .. }
@@ -94,12 +96,14 @@ fn matmul_implementations(program: &Program, tuning: ShaderTuning, by: &str) -> 
     kernels.map(|kernel| how(wgsl::shader_passes(program, kernel, tuning).unwrap())).collect()
 }
 
-/// Checks the graph's outputs on each device; whether its products were computed by tiles, device by device.
+/// Checks the graph's outputs on each device. Returns for each device and product whether tiles compute it, and its
+/// passes.
 fn check(what: &str, given: (VerifiedGraph, Vec<InterpTensor>)) -> Vec<Vec<(bool, usize)>> {
     check_on(devices(), "tile_a", what, given)
 }
 
-/// Checks the graph's outputs on these devices; whether its products were computed by what their text has in it.
+/// Checks the graph's outputs on these devices. Returns for each device and product whether its shader contains `by`,
+/// and its passes.
 fn check_on(
     devices: Vec<(Arc<dyn Backend>, ShaderTuning)>,
     by: &str,
@@ -134,7 +138,7 @@ fn check_on(
     devices.into_iter().map(each).collect()
 }
 
-/// `[batch, m, n, k]`, with a bias and a rectifier at the end.
+/// Returns a product of sizes `[batch, m, n, k]`, with a bias and a ReLU as epilogue.
 fn product(dtype: DType, [batch, m, n, k]: [usize; 4], transposes: [bool; 2]) -> (VerifiedGraph, Vec<InterpTensor>) {
     let mut given = TestGraphBuilder::new();
     let dims =
@@ -155,7 +159,8 @@ fn product(dtype: DType, [batch, m, n, k]: [usize; 4], transposes: [bool; 2]) ->
 
 #[test]
 fn tiled_matmuls_match_the_interpreter() {
-    // The tiles that a small adapter takes: of 64 by 64, 128 by 128, 32 by 128 and 32 by 32; one of sizes that vectors divide.
+    // The tiles for few lanes: 64 by 64, 128 by 128, 32 by 128 and 32 by 32; and one whose sizes are multiples of a
+    // vector.
     let sizes = [[2, 130, 135, 33], [1, 250, 250, 40], [1, 30, 250, 64], [3, 20, 40, 17], [1, 128, 64, 32]];
     for (sizes, transposes) in sizes.into_iter().flat_map(|sizes| (0..4).map(move |bits| (sizes, bits))) {
         let transposes = [transposes & 1 == 1, transposes & 2 == 2];
@@ -177,7 +182,7 @@ fn deep_matmuls_are_split_along_k_on_wide_adapters() {
     }
 }
 
-/// A convolution with a bias and a rectifier, and the gradients of the sum of its squares.
+/// Returns a convolution with a bias and a ReLU, and the gradients of the sum of its squares.
 fn convolution(
     dtype: DType,
     input: [usize; 4],
@@ -203,7 +208,7 @@ fn convolutions_are_tiled_and_match_the_interpreter() {
     let conv = |padding, strides, dilations, groups| Conv2d { padding, strides, dilations, groups };
     let cases = [
         ([2, 16, 14, 13], [32, 16, 3, 3], conv([1; 4], [1, 1], [1, 1], 1)),
-        // Places of whole vectors, and one tap.
+        // Positions in multiples of a vector, and a 1x1 filter.
         ([3, 32, 8, 8], [64, 32, 1, 1], conv([0; 4], [1, 1], [1, 1], 1)),
         ([2, 32, 9, 9], [32, 16, 3, 3], conv([1; 4], [2, 2], [1, 1], 2)),
         ([2, 17, 12, 10], [20, 17, 5, 5], conv([0; 4], [1, 1], [1, 1], 1)),
@@ -229,7 +234,8 @@ fn filter_gradients_over_many_positions_are_split_on_wide_adapters() {
 #[test]
 fn float16_matmuls_use_cooperative_matrices_where_supported() {
     let by = |what: &str, given| check_on(devices_with_cooperative_matrix(), "coopMultiplyAdd", what, given);
-    // The two tiles there are, with remainders on every side and without; a depth that is cut in parts where lanes are many.
+    // Both tile sizes, with and without remainders on every side, and a depth that is split if the adapter has many
+    // lanes.
     let sizes = [[2, 130, 135, 33], [1, 256, 128, 64], [1, 64, 60, 1024], [3, 20, 40, 17]];
     for (sizes, turned) in sizes.into_iter().flat_map(|sizes| (0..4).map(move |bits| (sizes, bits))) {
         let turned = [turned & 1 == 1, turned & 2 == 2];

@@ -1,5 +1,5 @@
-//! What the wgpu device promises of data types whose arithmetic shaders do not have themselves: the bits of `float16`,
-//! which the conformance suite only compares within a tolerance, and 64-bit integers by words.
+//! Tests of data types whose arithmetic shaders lack: the exact bits of `float16`, which the conformance suite compares
+//! only within a tolerance, and 64-bit integers emulated with words.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests say SKIP and fail by panic")]
 
@@ -14,7 +14,8 @@ use saggar_tensor::interp::{InterpTensor, float16};
 use saggar_tensor::op::{BinaryOp, Conv2d, ConvolutionOp, IndexOp, Op, Pool2d, PoolKind, Scalar};
 use saggar_tensor::{DType, Descriptor, GraphBuilder, NodeId, Shape, verify};
 
-/// The first adapter with the variants of its kernels, or a SKIP line. With `REQUIRE_GPU=1`, its absence is a failure.
+/// Returns the first adapter with each variant of its kernels. Prints SKIP if there is no adapter, or fails if
+/// `REQUIRE_GPU=1`.
 fn devices() -> Vec<Arc<dyn Backend>> {
     if support::adapters("") == 0 {
         return Vec::new();
@@ -35,7 +36,7 @@ fn shape(dims: &[usize]) -> Shape {
 /// Data type, dimensions and bytes.
 type RawInput<'a> = (DType, &'a [usize], &'a [u8]);
 
-/// The bytes of what `build` makes of inputs with these bytes, on the device.
+/// Runs the graph of `build` on these inputs and returns the bytes of its output.
 fn run(
     device: &dyn Backend,
     inputs: &[RawInput<'_>],
@@ -61,7 +62,7 @@ fn float16_bytes(numbers: &[f64]) -> Vec<u8> {
     numbers.iter().flat_map(|&number| float16::to_bits(number).to_le_bytes()).collect()
 }
 
-/// The elements of a `float16` result that is read as `float32`, so that no rounding of the read-back hides the device's.
+/// Casts a `float16` result to `float32`, so that rounding in the read-back cannot hide the device's.
 fn as_float32(g: &mut GraphBuilder, half: NodeId) -> NodeId {
     g.cast(half, DType::F32).unwrap()
 }
@@ -70,14 +71,14 @@ fn floats(bytes: &[u8]) -> Vec<f32> {
     bytes.chunks_exact(4).map(|word| f32::from_le_bytes(word.try_into().unwrap())).collect()
 }
 
-/// Around every boundary between two neighbouring half-precision numbers, subnormal ones and the largest included, and
-/// around their own values: both signs.
+/// Tests numbers around every boundary between two neighbouring half-precision numbers and around these numbers,
+/// including subnormal and the largest ones, with both signs.
 #[test]
 fn float16_rounding_is_to_nearest_even() {
     let mut numbers = vec![f32::NAN, f32::INFINITY, f32::MAX, 1e-45, f32::MIN_POSITIVE, 1e-10, 65519.996, 65520.0, 1e9];
     for bits in 0..=0x7bffu16 {
         let low = float16::from_bits(bits) as f32;
-        // Past the largest number the next would be 65536.
+        // The next number after the largest would be 65536.
         let high = if bits == 0x7bff { 65536.0 } else { float16::from_bits(bits + 1) as f32 };
         let middle = (low + high) / 2.0;
         numbers.extend([low, low.next_up(), middle.next_down(), middle, middle.next_up(), high.next_down()]);
@@ -124,10 +125,10 @@ fn every_float16_survives_upload_and_download() {
     }
 }
 
-/// 5000 places.
+/// 5000 elements.
 const PLANE: &[usize] = &[1, 1, 50, 100];
 
-/// Sums that would stop at 2048, were each addition rounded.
+/// Sums that would stop at 2048 if each addition were rounded.
 #[test]
 fn sums_of_float16_are_accumulated_in_float32() {
     let ones = float16_bytes(&[1.0; 5000]);
@@ -139,7 +140,7 @@ fn sums_of_float16_are_accumulated_in_float32() {
         (ConvolutionOp::Conv2dFilterGrad { conv, window: [1, 1] }, &[PLANE, PLANE]),
         (ConvolutionOp::Conv2dInputGrad { conv, size: [1, 1] }, &[&[1, 5000, 1, 1], &[5000, 1, 1, 1]]),
         (ConvolutionOp::Pool2d { kind: PoolKind::Sum, pool }, &[PLANE]),
-        // The place in the middle lies in every window.
+        // The middle element is in every window.
         (ConvolutionOp::SumPool2dGrad { pool, size: [99, 199] }, &[PLANE]),
     ];
     let half = |dims: &'static [usize]| (DType::F16, dims, &ones[..]);
@@ -163,8 +164,8 @@ fn sums_of_float16_are_accumulated_in_float32() {
     }
 }
 
-/// What no operation may leave unrounded: 4097 = 4096 + 1 lies between two half-precision numbers, and so does the sum
-/// of 4097 ones.
+/// 4097 = 4096 + 1 lies between two half-precision numbers, and so does the sum of 4097 ones: every operation must
+/// round it.
 #[test]
 fn results_of_float16_are_rounded_before_they_are_used() {
     let ones = float16_bytes(&[1.0; 4097]);
@@ -186,7 +187,7 @@ fn results_of_float16_are_rounded_before_they_are_used() {
     }
 }
 
-/// The memory of tensors without elements, and of several types beside each other in scratch memory.
+/// Uses empty tensors, and scratch memory that holds several data types side by side.
 #[test]
 fn one_program_computes_with_all_data_types() {
     for device in devices() {
@@ -210,7 +211,7 @@ fn one_program_computes_with_all_data_types() {
     }
 }
 
-/// A driver may know better than to look at the upper half of a number that was widened, and be wrong.
+/// Some drivers wrongly ignore the upper half of a widened number in comparisons.
 #[test]
 fn widened_integers_compare_by_value() {
     type IntegerComparison = fn(i128, i128) -> bool;
@@ -243,7 +244,7 @@ fn widened_integers_compare_by_value() {
     }
 }
 
-/// Numbers of every length, with what follows their first 24 bits above, below and at one half.
+/// Returns numbers of every bit length, whose bits after the first 24 are above, below and at one half.
 fn rounding_edge_integers() -> Vec<u64> {
     let mut numbers = vec![0, 1, u64::MAX];
     for length in 1..=64u32 {
@@ -260,7 +261,7 @@ fn rounding_edge_integers() -> Vec<u64> {
 fn casts_of_64_bit_integers_to_float_round_to_nearest_even() {
     let numbers = rounding_edge_integers();
     let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
-    // Rust's conversions are to the nearest, ties to even.
+    // Rust converts to the nearest number, ties to even.
     let unsigned: Vec<f32> = numbers.iter().map(|&number| number as f32).collect();
     let signed: Vec<f32> = numbers.iter().map(|&number| number as i64 as f32).collect();
     for device in devices() {
@@ -281,7 +282,7 @@ fn division_of_64_bit_integers_is_exact() {
     let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
     let pairs = || numbers.iter().flat_map(|&a| numbers.iter().map(move |&b| (a, b)));
     let unsigned = pairs().map(|(a, b)| a.checked_div(b).unwrap_or(0));
-    // The smallest number by -1 wraps.
+    // The smallest number divided by -1 wraps.
     let by = |a: i64, b: i64| if b == 0 { 0 } else { a.wrapping_div(b) as u64 };
     let signed = pairs().map(|(a, b)| by(a as i64, b as i64));
     for (dtype, expected) in [(DType::U64, unsigned.collect::<Vec<_>>()), (DType::I64, signed.collect())] {

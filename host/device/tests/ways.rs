@@ -1,5 +1,5 @@
-//! Kernels that may be computed in several ways: which one is fastest is tried out once, kept for other processes, and given
-//! up for one that a caller keeps.
+//! Tests of autotuning: candidates are benchmarked once, the choice is shared with other processes through a file, and
+//! a choice that the caller loads takes precedence.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests say SKIP and fail by panic")]
 
@@ -24,7 +24,7 @@ fn product() -> (VerifiedGraph, [InterpTensor; 2]) {
     let [a, b] = ["a", "b"].map(|name| g.input(name, Descriptor::new(DType::F32, shape.clone())).unwrap());
     let product = g.matmul(a, b).unwrap();
     g.output("product", product).unwrap();
-    // Whole numbers, so that sums are exact in every order.
+    // Whole numbers: sums are exact in every order.
     let values = [3, 5].map(|step| {
         let numbers: Vec<f64> = (0..shape.elements()).map(|at| (at * step % 7) as f64 - 3.0).collect();
         InterpTensor::from_numbers(DType::F32, shape.clone(), &numbers).unwrap()
@@ -32,7 +32,8 @@ fn product() -> (VerifiedGraph, [InterpTensor; 2]) {
     (verify(g.finish()).unwrap(), values)
 }
 
-/// An adapter whose tiles are tried out for kernels of so many operations; none where it has no timestamps.
+/// Opens an adapter that autotunes kernels of at least `tried_operations_min` operations, or returns `None` if it has
+/// no timestamps.
 fn open_with_autotuning(index: usize, kept: &Path, tried_operations_min: Option<u64>) -> Option<Arc<dyn Backend>> {
     let tuning = Some(ShaderTuning::UNLIMITED);
     let options = gpu::GpuOptions {
@@ -49,7 +50,7 @@ fn open_with_autotuning(index: usize, kept: &Path, tried_operations_min: Option<
     Some(device)
 }
 
-/// The product's bytes, and how it was loaded, for people.
+/// Returns the product's bytes, and the executable's debug text.
 fn run(device: &dyn Backend, program: &Arc<Program>, values: &[InterpTensor]) -> (Vec<u8>, String) {
     let meter = Meter::unlimited();
     let executable = device.load(Arc::clone(program), &meter).unwrap();
@@ -82,7 +83,7 @@ fn autotuning_runs_once_and_later_devices_reuse_the_stored_choice() {
         assert_eq!(found.keys().collect::<Vec<_>>(), [&identity]);
         assert!(candidates_of(&program).iter().any(|way| way.name == found[&identity]), "{found:?}");
 
-        // Another process takes it from the file, and tries nothing.
+        // Another process reads the choice from the file and benchmarks nothing.
         let other = open_with_autotuning(index, directory.path(), None).unwrap();
         assert_eq!(other.tuning_records(), found);
         assert_eq!(run(&*other, &program, &values).0, expected);
@@ -108,7 +109,7 @@ fn a_loaded_tuning_choice_overrides_autotuning() {
     let (graph, values) = product();
     let expected = evaluate(&graph, &values, &mut []).unwrap()[0].to_bytes();
     for index in 0..support::adapters("") {
-        // The file of another device says something else.
+        // The loaded choice differs from the one in the file.
         let directory = tempfile::tempdir().unwrap();
         let Some(device) = open_with_autotuning(index, directory.path(), Some(OPERATIONS)) else { continue };
         let program = Arc::new(compile(&graph, &device.target()).unwrap());
@@ -127,7 +128,7 @@ fn a_loaded_tuning_choice_overrides_autotuning() {
             let groups = format!("workgroups: {:?}", passes[0].workgroups);
             assert!(loaded.contains(&groups), "{way:?}: no {groups} in {loaded}");
         }
-        // One that no build has is none.
+        // An unknown candidate name is ignored.
         device.load_tuning(&TuningRecords::from([(identity.clone(), "by hand".to_owned())]));
         assert_eq!(run(&*device, &program, &values).0, expected);
     }

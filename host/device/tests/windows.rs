@@ -1,5 +1,6 @@
-//! Windowed operators with so many channels that the CPU lays them side by side, against the reference interpreter: every
-//! kind of step, distance, padding and remainder, with gradients, and the same bits with one thread and two.
+//! Tests of windowed operators (convolution and pooling) with enough channels for the CPU to store channels last,
+//! against the reference interpreter: every kind of stride, dilation, padding and remainder, with gradients, and the
+//! same bits with one thread and two.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panic")]
 
@@ -25,7 +26,7 @@ fn value(dims: &[usize], seed: usize) -> InterpTensor {
     InterpTensor::from_numbers(DType::F32, shape, &numbers).unwrap()
 }
 
-/// A convolution, what usually follows it, and its gradients.
+/// A convolution followed by typical operators, and its gradients.
 #[derive(Clone, Copy, Debug)]
 struct WindowCase {
     /// Images, channels, height, width.
@@ -33,7 +34,7 @@ struct WindowCase {
     outputs: usize,
     window: [usize; 2],
     conv: Conv2d,
-    /// Window and step of the pooling that follows.
+    /// Window size and stride of the pooling that follows.
     pool: [usize; 2],
 }
 
@@ -46,12 +47,12 @@ const CASES: [WindowCase; 16] = [
     case([2, 64, 6, 6], 70, [1, 1], [0; 4], [1, 1], [1, 1], [2, 2]),
     case([2, 16, 9, 9], 24, [1, 1], [0; 4], [2, 2], [1, 1], [2, 2]),
     case([1, 130, 5, 5], 130, [3, 3], [1; 4], [1, 1], [1, 1], [2, 1]),
-    // Large enough for tiles: of four results a side and of two, with remainders of tiles, channels and padding.
+    // Large enough for Winograd tiles of 4x4 and 2x2 outputs, with remainders of tiles, channels and padding.
     case([3, 48, 14, 17], 35, [3, 3], [1; 4], [1, 1], [1, 1], [2, 2]),
     case([2, 33, 16, 12], 64, [3, 3], [0; 4], [1, 1], [1, 1], [2, 2]),
     case([5, 90, 7, 6], 70, [3, 3], [2, 1, 0, 2], [1, 1], [1, 1], [2, 1]),
     case([2, 40, 21, 9], 40, [3, 3], [0, 3, 4, 0], [1, 1], [1, 1], [3, 2]),
-    // The same of five taps a side, and filters that are small and large at the points, for one image and many.
+    // The same for 5x5 filters, and for transformed filters that are small and large, for one image and many.
     case([10, 20, 12, 12], 50, [5, 5], [0; 4], [1, 1], [1, 1], [2, 2]),
     case([3, 37, 13, 10], 41, [5, 5], [2, 1, 0, 3], [1, 1], [1, 1], [2, 2]),
     case([6, 70, 9, 11], 66, [5, 5], [2; 4], [1, 1], [1, 1], [2, 2]),
@@ -70,13 +71,13 @@ const fn case(
     WindowCase { input, outputs, window, conv: Conv2d { padding, strides, dilations, groups: 1 }, pool }
 }
 
-/// Its inputs' values, and then its variable's.
+/// Returns the graph and the values of its inputs, then of its variable.
 fn graph(case: &WindowCase, ends: bool) -> (VerifiedGraph, [InterpTensor; 3]) {
     let mut g = GraphBuilder::new();
     let filter = [case.outputs, case.input[1], case.window[0], case.window[1]];
     let values = [value(&case.input, 1), value(&[case.outputs], 3), value(&filter, 2)];
     let x = g.input("x", float(&case.input)).unwrap();
-    // A variable that is not written: it is kept in the form that the kernel chooses.
+    // A variable that is not written: its packed layout is cached.
     let (f, b) = (g.variable("f", float(&filter)).unwrap(), g.input("b", float(&[case.outputs])).unwrap());
     let options = Conv2dOptions { conv: case.conv, ..Conv2dOptions::default() };
     let y = nn::conv2d(&mut g, x, f, Some(b), options).unwrap();
@@ -118,7 +119,7 @@ fn windowed_operators_with_many_channels_match_the_interpreter() {
         cpu::open_with(cpu::CpuOptions { threads: Some(threads), vectors, ..cpu::CpuOptions::default() }).unwrap()
     };
     for kind in cpu::VectorSet::available() {
-        // Multiplying and adding in two steps rounds twice as often.
+        // A separate multiplication and addition round twice as often.
         let rounding = if kind == cpu::VectorSet::Plain { 2e-7 } else { 1e-7 };
         check_windowed_operators(&*open(1, Some(kind)), &*open(2, Some(kind)), rounding);
     }
@@ -141,12 +142,12 @@ fn fused_multiply_add_vector_sets_agree_bitwise() {
 
 fn check_windowed_operators(one: &dyn Backend, two: &dyn Backend, rounding: f64) {
     for case in &CASES {
-        // The largest of the sums: their roundings are of its size, whatever is made of them.
+        // Sums bound the scale of all results: their rounding errors carry over.
         let mut largest = 1.0f64;
         for ends in [true, false] {
             let (graph, values) = graph(case, ends);
             let expected = evaluate(&graph, &values[..2], &mut values[2..].to_vec()).unwrap();
-            // The roundings of a sum of so many terms in `f32`, were they random: half a place each, with some room.
+            // The rounding error of a random sum of this many terms in `f32`: half a unit each, with a margin.
             let [images, channels, height, width] = case.input;
             let terms = (channels * case.window[0] * case.window[1]).max(images * height * width).max(case.outputs);
             let tolerance = rounding * (terms as f64).sqrt();
@@ -165,8 +166,8 @@ fn check_windowed_operators(one: &dyn Backend, two: &dyn Backend, rounding: f64)
     }
 }
 
-/// Sums of small whole numbers, so that many are equal, some of them not numbers: of the largest the first is chosen,
-/// whether the gradient is written over what it chooses from or beside it.
+/// Pools small whole numbers, many of them equal and some NaN: the first of the largest is chosen, whether the gradient
+/// overwrites the input or not.
 #[test]
 fn max_pool_gradients_are_exact_in_place_and_out_of_place() {
     let whole = |dims: &[usize], seed: usize, nan: bool| {
@@ -262,6 +263,6 @@ fn written_weights_are_repacked() {
     }
     let held = meter.bytes();
     drop((executable, weights));
-    // Packed, they take at least what they take in rows.
-    assert!(meter.bytes() <= held - 2 * 40 * 20 * 4, "the packed weights go with the buffer");
+    // Packed weights take at least as much memory as plain ones.
+    assert!(meter.bytes() <= held - 2 * 40 * 20 * 4, "the packed weights are freed with the buffer");
 }

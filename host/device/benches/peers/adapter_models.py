@@ -1,7 +1,7 @@
-"""The networks of the works for adapters, as PyTorch modules with random parameters.
+"""The networks of the adapter benchmarks, as PyTorch modules with random parameters.
 
-Each also has a small form, in which every dimension shrinks: it tries the harness out where whole ones would take too long,
-and its figures say nothing of speed. No network has dropout, on either side.
+Each also has a small form with smaller dimensions, to test the harness if the full networks would take too long. Its figures
+say nothing about speed. No network has dropout, on either side.
 """
 
 import math
@@ -14,7 +14,7 @@ import models
 
 
 class Bottleneck(nn.Module):
-    """Three convolutions that are added to what goes into them; the second one strides. Source: He et al., arXiv:1512.03385."""
+    """Three convolutions with a residual connection; the second one has the stride. Source: He et al., arXiv:1512.03385."""
 
     def __init__(self, inputs, width, stride, first):
         super().__init__()
@@ -36,7 +36,7 @@ class Bottleneck(nn.Module):
 
 
 class ResNet50(nn.Module):
-    """ResNet-50 for images `[b, 3, 224, 224]` of a thousand classes. Trained, it normalises by its batch's statistics."""
+    """ResNet-50 for images `[b, 3, 224, 224]` of a thousand classes. Training normalises by the batch's statistics."""
 
     def __init__(self, small):
         super().__init__()
@@ -69,7 +69,7 @@ class ResNet50(nn.Module):
 
 
 class RmsNorm(nn.Module):
-    """Source: Zhang and Sennrich, arXiv:1910.07467."""
+    """An RMS normalisation. Source: Zhang and Sennrich, arXiv:1910.07467."""
 
     def __init__(self, width):
         super().__init__()
@@ -80,7 +80,7 @@ class RmsNorm(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """A layer of Llama's form: grouped heads, rotary places, a gate. Source: Touvron et al., arXiv:2307.09288."""
+    """A layer of Llama: grouped-query attention, rotary embeddings, a gated MLP. Source: Touvron et al., arXiv:2307.09288."""
 
     def __init__(self, width, heads, shared, inner):
         super().__init__()
@@ -109,7 +109,7 @@ class DecoderLayer(nn.Module):
 
 
 class Decoder(nn.Module):
-    """A language model of SmolLM2-135M's shape. Source: Allal et al., arXiv:2502.02737."""
+    """A language model with the dimensions of SmolLM2-135M. Source: Allal et al., arXiv:2502.02737."""
 
     BASE = 100_000.0
 
@@ -140,7 +140,7 @@ class Decoder(nn.Module):
 
 
 class Transformer(nn.Module):
-    """The base model of Vaswani et al., arXiv:1706.03762: one table of words for both sides and the result."""
+    """The base model of Vaswani et al., arXiv:1706.03762. Encoder, decoder and output share one embedding table."""
 
     def __init__(self, small):
         super().__init__()
@@ -173,7 +173,7 @@ class Transformer(nn.Module):
 
 
 class LeNet(models.LeNet):
-    """It has no small form: it is small."""
+    """LeNet; it is small already and has no small form."""
 
     def __init__(self, small):
         super().__init__()
@@ -186,14 +186,14 @@ NETWORKS = {"lenet": LeNet, "resnet50": ResNet50, "decoder": Decoder, "transform
 
 
 def make(name, batch, small):
-    """A network and inputs by their names with `labels`, always the same."""
+    """Returns a network, and its inputs and `labels` by name; always the same."""
     torch.manual_seed(1)
     model = NETWORKS[name](small)
     return model, model.data(batch)
 
 
 def start(model, inputs):
-    """What both sides begin with: parameters, statistics and inputs by their names, as NumPy arrays."""
+    """Returns the initial tensors of both sides, as NumPy arrays by name: parameters, statistics and inputs."""
     found = models.parameters(model)
     found |= {name: buffer.numpy() for name, buffer in model.named_buffers() if "running" in name}
     return found | {key: (x.int() if x.dtype == torch.int64 else x).numpy() for key, x in inputs.items()}

@@ -1,4 +1,4 @@
-//! What is measured in a process of its own: the first step of a training, and the memory that steps need.
+//! Measurements that need a separate process: the first training step, and the memory that steps need.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,13 +17,13 @@ use crate::turns::{Timing, combine_turns};
 const FIRST_STEP_GOAL: PerformanceGoal = PerformanceGoal::SecondsAtMost(0.5);
 const MEMORY_GOAL: PerformanceGoal = PerformanceGoal::MemoryAtMost(0.6);
 
-/// Steps after which memory is looked at.
+/// Steps after which memory is measured.
 const STEPS: usize = 8;
 
-/// What the process is for.
+/// The measurement that a separate process runs.
 #[derive(Clone, Debug)]
 pub(crate) struct IsolatedRun {
-    /// `for_first_step` or `peak_memory`.
+    /// `first` (the first step) or `memory` (the peak memory).
     what: String,
     task: String,
     start: PathBuf,
@@ -32,13 +32,13 @@ pub(crate) struct IsolatedRun {
 }
 
 impl IsolatedRun {
-    /// From the arguments that [`IsolatedRun::command`] gives.
+    /// Parses the arguments that [`IsolatedRun::command`] passes.
     pub(crate) fn from_arguments(mut given: impl Iterator<Item = String>) -> Option<IsolatedRun> {
         let (what, task, start) = (given.next()?, given.next()?, given.next()?.into());
         Some(IsolatedRun { what, task, start, threads: given.next()?.parse().ok()?, device: given.next() })
     }
 
-    /// The first step of a training on a stage's device.
+    /// Returns a measurement of the first training step on the context's device.
     pub(crate) fn for_first_step(task: &str, start: &Path, stage: &BenchContext) -> IsolatedRun {
         IsolatedRun {
             what: "first".to_owned(),
@@ -56,10 +56,10 @@ impl IsolatedRun {
         Ok(command)
     }
 
-    /// Measures, in this process, and says what the harness reads.
+    /// Runs the measurement in this process and returns the JSON that the harness reads.
     ///
     /// # Errors
-    /// Why there is no figure.
+    /// Returns the reason why there is no figure.
     pub(crate) fn run(&self) -> Result<Value, String> {
         let task = TrainingTask::by_name(&self.task).ok_or_else(|| format!("no task {}", self.task))?;
         let backend = open_device(self.device.as_deref(), self.threads)?;
@@ -83,10 +83,11 @@ impl IsolatedRun {
     }
 }
 
-/// The first step, from the graph's first node on: several processes, and as many of the peer's.
+/// Measures the first step, starting with the construction of the graph, in several processes each of ours and of the
+/// peer.
 ///
 /// # Errors
-/// Why there is no figure.
+/// Returns the reason why there is no figure.
 pub(crate) fn first_step(
     stage: &BenchContext,
     task: &TrainingTask,
@@ -95,10 +96,10 @@ pub(crate) fn first_step(
     measure(stage, task, batch, ["first", "compiled"], (FigureUnit::Milliseconds, FIRST_STEP_GOAL))
 }
 
-/// The most memory that a process needs for training, beyond what it had before.
+/// Measures the peak memory that training adds to a process.
 ///
 /// # Errors
-/// Why there is no figure.
+/// Returns the reason why there is no figure.
 pub(crate) fn peak_memory(
     stage: &BenchContext,
     task: &TrainingTask,
@@ -129,7 +130,7 @@ fn measure(
         ours.push(read_figure(&mut alone.command()?, &errors).map_err(|reason| format!("saggar: {reason}"))?);
         let mut command = stage.environment()?.python_command("torch_peer.py", stage.threads);
         command.args([task.name, &batch.to_string(), &stage.threads.to_string(), how, "first", what]);
-        // What was compiled before must not help.
+        // Do not reuse earlier compilations.
         command.env("TORCHINDUCTOR_FORCE_DISABLE_CACHES", "1");
         command.env("TORCHINDUCTOR_CACHE_DIR", start.file("compiled"));
         theirs.push(read_figure(&mut command, &errors).map_err(|reason| format!("PyTorch: {reason}"))?);
@@ -139,17 +140,17 @@ fn measure(
     Ok(vec![ComparisonRow::new(figure, combine_turns(&ours), &name, combine_turns(&theirs), goal)])
 }
 
-/// The figure that a process says.
+/// Starts a process and returns the figure it reports.
 ///
 /// # Errors
-/// It does not start, or says none.
+/// Returns an error if it does not start or reports no figure.
 pub(crate) fn read_figure(command: &mut Command, errors: &Path) -> Result<Timing, String> {
     let ready = &PeerProcess::start(command, errors)?.ready;
     let figure = ready["figure"].as_f64().ok_or_else(|| format!("{ready} has no figure"))?;
     Ok(Timing { best: figure, median: figure })
 }
 
-/// Bytes of this process: `VmRSS` now, `VmHWM` at most.
+/// Returns the resident bytes of this process: `VmRSS` is the current, `VmHWM` the peak value.
 fn resident_bytes(field: &str) -> Result<u64, String> {
     let text = std::fs::read_to_string("/proc/self/status").map_err(|error| error.to_string())?;
     let line = text.lines().find_map(|line| line.strip_prefix(field));
@@ -157,7 +158,7 @@ fn resident_bytes(field: &str) -> Result<u64, String> {
     kibibytes.map(|kibibytes| kibibytes * 1024).ok_or_else(|| format!("no {field} in /proc/self/status"))
 }
 
-/// Has the system forget the most so far; where it refuses, that is part of the figure.
+/// Resets the kernel's record of peak memory. If the kernel refuses, the figure includes earlier memory.
 fn reset_peak_memory() {
     let _ = std::fs::write("/proc/self/clear_refs", "5");
 }

@@ -1,50 +1,52 @@
-//! What the command was told.
+//! Command-line arguments of the benchmark.
 
 use std::path::PathBuf;
 
 use crate::alone::IsolatedRun;
 
-/// Rounds of turns, by default.
+/// Default number of rounds of turns.
 const DEFAULT_ROUNDS: usize = 5;
 
-/// Seconds of a turn, by default.
+/// Default duration of a turn, in seconds.
 const DEFAULT_TURN_SECONDS: f64 = 0.5;
 
-/// Seconds that a work waits for a quiet machine, by default and all turns together.
+/// Default time that all turns of a benchmark together wait for a quiet machine, in seconds.
 const DEFAULT_QUIET_WAIT_SECONDS: u64 = 60;
 
-/// Options and the names of works.
+/// The options and the names of the selected benchmarks.
 #[derive(Debug)]
 pub(crate) struct BenchArguments {
     pub(crate) list: bool,
-    /// The adapters are told, and nothing else is done.
+    /// Print the adapters and exit.
     pub(crate) adapters: bool,
-    /// What kernels take is said too.
+    /// Print the time of each kernel too.
     pub(crate) kernels: bool,
     pub(crate) threads: usize,
     pub(crate) seconds: f64,
     pub(crate) rounds: usize,
     pub(crate) patience: u64,
-    /// The device that is measured; none is the processor, beside the peers of processors.
+    /// The device to measure; `None` is the processor, compared with the CPU peers.
     pub(crate) device: Option<String>,
-    /// Networks shrink: the harness is tried out.
+    /// Shrink networks, to test the harness.
     pub(crate) small: bool,
-    /// Seconds after which no other work is begun.
+    /// Seconds after which no further benchmark is started.
     pub(crate) budget: u64,
     pub(crate) save: Option<PathBuf>,
     pub(crate) python: Option<PathBuf>,
-    /// Where the peers' programs are; none is this source tree.
+    /// The directory of the peers' programs; `None` is this source tree.
     pub(crate) sources: Option<PathBuf>,
-    /// Where results and what has to be made for them go; none is the build's own folder.
+    /// The directory of results and work files; `None` is a folder of the build directory.
     pub(crate) folder: Option<PathBuf>,
-    /// This process is one that the harness has started to measure in.
+    /// Set if the harness started this process to run one measurement.
     pub(crate) alone: Option<IsolatedRun>,
     names: Vec<String>,
 }
 
 impl BenchArguments {
+    /// Parses the command line.
+    ///
     /// # Errors
-    /// An option that there is not, or that lacks its value.
+    /// Returns an error if an option is unknown or lacks its value.
     pub(crate) fn parse(mut given: impl Iterator<Item = String>) -> Result<BenchArguments, String> {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let mut arguments = BenchArguments {
@@ -83,16 +85,16 @@ impl BenchArguments {
                 "--save" => arguments.save = Some(value()?.into()),
                 "--python" => arguments.python = Some(value()?.into()),
                 "--alone" => arguments.alone = IsolatedRun::from_arguments(given.by_ref()),
-                // Cargo says so to every benchmark.
+                // Cargo passes this to every benchmark.
                 "--bench" => {}
-                _ if word.starts_with('-') => return Err(format!("there is no option {word}")),
+                _ if word.starts_with('-') => return Err(format!("unknown option {word}")),
                 _ => arguments.names.push(word),
             }
         }
         Ok(arguments)
     }
 
-    /// Whether the work of this name is to be measured.
+    /// Returns whether the benchmark of this name is selected.
     pub(crate) fn selects(&self, name: &str) -> bool {
         self.names.is_empty() || self.names.iter().any(|part| name.contains(part))
     }

@@ -10,7 +10,7 @@ const LAYERS: usize = 12;
 const HEADS: usize = 12;
 const EPSILON: f64 = 1e-12;
 
-/// Shape of the result: the input's.
+/// Returns the hidden states after the last layer, in the input's shape.
 pub(crate) fn hidden(l: &mut LayerBuilder<'_>) -> Result<NodeId, GraphError> {
     let mut x = l.input("hidden")?;
     for index in 0..LAYERS {

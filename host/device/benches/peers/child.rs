@@ -1,4 +1,4 @@
-//! A peer in a process of its own, which answers a line of JSON for each line that it is told; see `protocol.py`.
+//! A peer process that answers each command line with a line of JSON; see `protocol.py`.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -7,21 +7,21 @@ use serde_json::Value;
 
 use crate::turns::Timing;
 
-/// A running peer; it ends when it is dropped.
+/// A running peer process; it ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct PeerProcess {
     child: Child,
     commands: ChildStdin,
     answers: BufReader<ChildStdout>,
-    /// What it said when it was ready.
+    /// The facts it reported when it was ready.
     pub(crate) ready: Value,
 }
 
 impl PeerProcess {
-    /// Starts one and waits until it is ready. What it writes as errors goes to `errors`.
+    /// Starts the process and waits until it is ready. Its standard error goes to the file `errors`.
     ///
     /// # Errors
-    /// It cannot be started, or ends before it is ready.
+    /// Returns an error if it cannot be started or ends before it is ready.
     pub(crate) fn start(command: &mut Command, errors: &std::path::Path) -> Result<PeerProcess, String> {
         let file = std::fs::File::create(errors).map_err(|error| format!("{}: {error}", errors.display()))?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(file);
@@ -36,18 +36,18 @@ impl PeerProcess {
         Ok(peer)
     }
 
-    /// Measures for about so many seconds.
+    /// Measures for about this many seconds.
     ///
     /// # Errors
-    /// It does not answer.
+    /// Returns an error if the process does not answer.
     pub(crate) fn run(&mut self, seconds: f64) -> Result<Timing, String> {
         self.run_mode(0, seconds)
     }
 
-    /// As [`PeerProcess::run`], of one of several ways of computing the same.
+    /// Measures like [`PeerProcess::run`], in the given mode of the peer.
     ///
     /// # Errors
-    /// It does not answer.
+    /// Returns an error if the process does not answer.
     pub(crate) fn run_mode(&mut self, way: usize, seconds: f64) -> Result<Timing, String> {
         writeln!(self.commands, "run {seconds} {way}").map_err(|error| error.to_string())?;
         let answer = self.read_answer()?;
@@ -58,7 +58,7 @@ impl PeerProcess {
     fn read_answer(&mut self) -> Result<Value, String> {
         let mut line = String::new();
         match self.answers.read_line(&mut line) {
-            Ok(0) => Err("the peer has ended".to_owned()),
+            Ok(0) => Err("the peer process has ended".to_owned()),
             Ok(_) => serde_json::from_str(&line).map_err(|error| format!("{line}: {error}")),
             Err(error) => Err(error.to_string()),
         }

@@ -1,6 +1,7 @@
-//! A language model of Llama's form: root-mean-square norms, rotary places, heads that share keys and values, a gate.
+//! A language model with Llama's architecture: RMS norms, rotary position embeddings, grouped-query attention, a gated
+//! MLP.
 //!
-//! Source: Touvron et al., arXiv:2307.09288; the places: Su et al., arXiv:2104.09864.
+//! Source: Touvron et al., arXiv:2307.09288; rotary embeddings: Su et al., arXiv:2104.09864.
 
 use saggar_tensor::op::Scalar;
 use saggar_tensor::{DType, Descriptor, GraphError, NodeId, Shape, nn};
@@ -8,18 +9,18 @@ use saggar_tensor::{DType, Descriptor, GraphError, NodeId, Shape, nn};
 use crate::layers::{LayerBuilder, causal_mask};
 
 const EPSILON: f64 = 1e-5;
-/// Of the wavelengths of places.
+/// Base of the rotary wavelengths.
 const BASE: f64 = 100_000.0;
 
 type DecoderResult = Result<NodeId, GraphError>;
 
-/// Cosines and sines by place and pair of elements.
+/// Cosines and sines by position and pair of elements.
 struct RotaryTable {
     cos: NodeId,
     sin: NodeId,
 }
 
-/// Shape of the result: `[b * n, words]`, of tokens `[b, n]`. One table has the words of both ends.
+/// Returns the logits. Shape: tokens `[b, n]` -> `[b * n, words]`. Input and output share one embedding table.
 pub(crate) fn logits(l: &mut LayerBuilder<'_>) -> DecoderResult {
     let tokens = l.input("tokens")?;
     let table = l.parameter("words.weight")?;
@@ -47,7 +48,7 @@ fn layer(l: &mut LayerBuilder<'_>, name: &str, x: NodeId, heads: [usize; 2], tur
     l.g.add(x, y)
 }
 
-/// `x / sqrt(mean(x^2) + epsilon)` over the last axis, scaled. Source: Zhang and Sennrich, arXiv:1910.07467.
+/// Returns `x / sqrt(mean(x^2) + epsilon)` over the last axis, scaled. Source: Zhang and Sennrich, arXiv:1910.07467.
 fn rms_norm(l: &mut LayerBuilder<'_>, name: &str, x: NodeId) -> DecoderResult {
     let scale = l.parameter(&format!("{name}.weight"))?;
     let g = &mut l.g;
@@ -61,7 +62,7 @@ fn rms_norm(l: &mut LayerBuilder<'_>, name: &str, x: NodeId) -> DecoderResult {
     g.mul(x, scale)
 }
 
-/// What each place finds in itself and those before. Each of the `shared` keys and values serves a group of heads.
+/// Returns causal grouped-query attention: each of the `shared` key and value heads serves a group of query heads.
 fn grouped_query_attention(
     l: &mut LayerBuilder<'_>,
     name: &str,
@@ -98,7 +99,8 @@ fn grouped_query_attention(
     l.linear_without_bias(&format!("{name}.output"), found)
 }
 
-/// Each pair of an element of the first half and one of the second, turned by its place's angle. Shape: `[b, h, n, d]`.
+/// Rotates each pair of an element of the first half and one of the second by its position's angle. Shape: `[b, h, n,
+/// d]`.
 fn apply_rotary(l: &mut LayerBuilder<'_>, x: NodeId, turns: &RotaryTable) -> DecoderResult {
     let g = &mut l.g;
     let half = g.descriptor(x).shape[3] / 2;

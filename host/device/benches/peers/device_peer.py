@@ -1,10 +1,10 @@
-"""PyTorch on CUDA, or on the processor where there is none: `device_peer.py KIND WHAT AMOUNT FOLDER [small]`.
+"""PyTorch on CUDA, or on the processor if CUDA is not available: `device_peer.py KIND WHAT AMOUNT FOLDER [small]`.
 
-KIND is `matmul`, `train`, `infer`, `start` or `first`. WHAT is a network and AMOUNT its batch; for a product of square
-matrices, a type and a size. `start.safetensors` in FOLDER becomes what both sides begin with, and `result-N.safetensors` what
-the way N of computing it gives. Ways differ in whether they are compiled and in whether products of `float32` may round their
-factors to TF32. Then each way takes turns. `start` writes what both sides begin with and ends; `first` ends once it has said
-how many seconds the first step took, with the compiler's.
+KIND is `matmul`, `train`, `infer`, `start` or `first`. WHAT is a network and AMOUNT its batch size; for a product of square
+matrices, a type and a size. The program writes the initial tensors of both sides to `start.safetensors` in FOLDER, and the
+results of mode N to `result-N.safetensors`. Modes differ in whether they are compiled and in whether `float32` products can
+round their factors to TF32. Then the modes take turns. `start` writes the initial tensors and ends. `first` reports the
+seconds of the first step, including compilation, and ends.
 """
 
 import os
@@ -21,10 +21,10 @@ from torch.nn import functional as F
 import adapter_models
 import tensors
 
-# Steps whose losses are compared; as many as `adapter/training.rs` compares.
+# Steps whose losses are compared; as many as `adapter/networks.rs` compares.
 COMPARED = 4
 
-# Stretches of steps in a turn, and steps in a stretch; as `turns.rs` has them.
+# Stretches per turn, and steps per stretch; as in `turns.rs`.
 STRETCHES, STEPS_MAX = 5, 500
 
 CUDA = torch.cuda.is_available()
@@ -42,14 +42,14 @@ def allow_tf32(allowed):
 
 
 class Way:
-    """One way of computing a work: `step` returns what is compared, and `each` is whether each step is waited for."""
+    """One mode of a benchmark: `step` returns the compared result, and `each` says whether each step is waited for."""
 
     def __init__(self, make, compiled, tf32, each=False):
         self.make, self.compiled, self.tf32, self.each = make, compiled, tf32, each
         self.step = None
 
     def prepare(self, compared):
-        """Makes the step and gives the results of the first ones: whatever is compiled, is compiled here."""
+        """Creates the step and returns the first results. All compilation happens here."""
         allow_tf32(self.tf32)
         self.step = self.make(self.compiled)
         results = [self.step().detach().clone() for _ in range(compared)]
@@ -79,7 +79,7 @@ class Way:
 
 
 def product(dtype, size, folder):
-    """A product of random matrices, whose sums are of single precision."""
+    """A product of random matrices with single-precision sums."""
     torch.manual_seed(1)
     dtype = {"f32": torch.float32, "f16": torch.float16}[dtype]
     a, b = (torch.randn(size, size).to(dtype) for _ in range(2))
@@ -126,7 +126,7 @@ def network(kind, name, batch, folder, small):
         return step
 
     make, each, compared = (answerer, True, 1) if kind == "infer" else (trainer, False, COMPARED)
-    # Compiled ones first: their compiler's processes are idle again when the others are measured.
+    # Compiled modes first: the compiler's processes are idle again when the others are measured.
     kinds = [(compiled, tf32) for tf32 in ([False, True] if CUDA else [False]) for compiled in (True, False)]
     return [Way(make, compiled, tf32, each) for compiled, tf32 in kinds], compared
 
@@ -143,7 +143,7 @@ def facts():
 def main(kind, what, amount, folder, *small):
     amount = int(amount)
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
-    # Shapes never change, so the fastest convolutions may be searched for once.
+    # Shapes never change, so benchmark the convolution algorithms once.
     torch.backends.cudnn.benchmark = True
     if kind == "matmul":
         ways, compared = product(what, amount, folder)
@@ -165,7 +165,7 @@ def main(kind, what, amount, folder, *small):
         it = {"compiled": way.compiled, "tf32": way.tf32, "error": None}
         try:
             save(folder, f"result-{number}", {"result": way.prepare(compared).cpu().numpy()})
-        except Exception as error:  # One way that cannot be had must not take the others along.
+        except Exception as error:  # A mode that fails must not stop the others.
             it["error"] = f"{type(error).__name__}: {error}".splitlines()[0]
         said.append(it)
     protocol.serve_ways([way.run for way in ways], ways=said, **facts())

@@ -1,64 +1,64 @@
-//! A virtual environment of pinned versions with what saggar is measured against.
+//! The Python environment of the peers: a virtual environment with pinned versions.
 //!
-//! It is made once, and again where `requirements.txt` changes. Where a package cannot be had, its peers are
-//! left out.
+//! It is created once, and again if `requirements.txt` changes. If a package cannot be installed, its peers are
+//! skipped.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Says which PyTorch a Python has, and where it computes.
+/// Prints the version of PyTorch and the device it computes on.
 const DESCRIBE: &str = "import torch; cuda = torch.cuda.is_available(); print('PyTorch', torch.__version__, \
     *(['with CUDA', torch.version.cuda, 'on', torch.cuda.get_device_name()] if cuda else ['on the CPU: no CUDA']))";
 
-/// A Python that has what peers need, as far as it could be had.
+/// A Python with the packages of the peers that could be installed.
 #[derive(Debug)]
 pub(crate) struct PythonEnvironment {
     python: PathBuf,
-    /// Where the peers' programs are.
+    /// The directory of the peers' programs.
     sources: PathBuf,
 }
 
 impl PythonEnvironment {
-    /// The Python that was given.
+    /// Returns an environment that uses the given Python.
     pub(crate) fn from_python(python: &Path, sources: &Path) -> PythonEnvironment {
         PythonEnvironment { python: python.to_owned(), sources: sources.to_owned() }
     }
 
-    /// The machine's own Python, if its PyTorch computes with CUDA.
+    /// Returns the machine's `python3`, or `None` if its PyTorch has no CUDA.
     pub(crate) fn with_cuda(sources: &Path) -> Option<PythonEnvironment> {
         let found = PythonEnvironment::from_python(Path::new("python3"), sources);
         found.torch_description().contains("with CUDA").then_some(found)
     }
 
-    /// The PyTorch that it has, in words.
+    /// Returns a description of its PyTorch.
     pub(crate) fn torch_description(&self) -> String {
         let output = Command::new(&self.python).args(["-c", DESCRIBE]).output();
         let text = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default();
         if text.is_empty() { "no PyTorch".to_owned() } else { text }
     }
 
-    /// The environment in `folder`, made where it is not there.
+    /// Opens the environment in `folder`, and creates it if it does not exist.
     ///
     /// # Errors
-    /// There is no Python that makes one.
+    /// Returns an error if there is no Python to create it with.
     pub(crate) fn open(folder: &Path, sources: &Path) -> Result<PythonEnvironment, String> {
         let (dir, wanted) = (folder.join("environment"), sources.join("requirements.txt"));
         let (python, made_of) = (dir.join("bin/python"), dir.join("requirements.txt"));
         if std::fs::read(&made_of).ok() == std::fs::read(&wanted).ok() {
             return Ok(PythonEnvironment::from_python(&python, sources));
         }
-        println!("making {} from {}", dir.display(), wanted.display());
+        println!("creating {} from {}", dir.display(), wanted.display());
         let _ = std::fs::remove_dir_all(&dir);
         run_to_success(Command::new("python3").args(["-m", "venv"]).arg(&dir))?;
         match run_to_success(pip(&python).arg("--requirement").arg(&wanted)) {
-            // Only now: what is not complete is tried again the next time.
+            // Copied only now, so that an incomplete installation is tried again next time.
             Ok(()) => drop(std::fs::copy(&wanted, &made_of).map_err(|error| error.to_string())?),
             Err(_) => install_each(&python, &wanted)?,
         }
         Ok(PythonEnvironment::from_python(&python, sources))
     }
 
-    /// A program of ours in the environment, with as many threads as its libraries may take.
+    /// Returns a command that runs one of our programs, with the thread limit of its libraries.
     pub(crate) fn python_command(&self, name: &str, threads: usize) -> Command {
         let mut command = Command::new(&self.python);
         command.arg(self.sources.join(name)).env("PYTHONDONTWRITEBYTECODE", "1");
@@ -66,10 +66,10 @@ impl PythonEnvironment {
         command
     }
 
-    /// The version of an installed package.
+    /// Returns the version of an installed package.
     ///
     /// # Errors
-    /// It is not there.
+    /// Returns an error if it is not installed.
     pub(crate) fn version(&self, package: &str) -> Result<String, String> {
         let program = format!("from importlib.metadata import version; print(version('{package}'))");
         let output = Command::new(&self.python).args(["-c", &program]).output().map_err(|error| error.to_string())?;
@@ -78,7 +78,7 @@ impl PythonEnvironment {
     }
 }
 
-/// Installs one package after the other and says which cannot be had.
+/// Installs the packages one by one and prints those that fail.
 fn install_each(python: &Path, requirements: &Path) -> Result<(), String> {
     let text = std::fs::read_to_string(requirements).map_err(|error| error.to_string())?;
     for package in text.lines().filter(|line| !line.starts_with('#')) {
@@ -98,12 +98,12 @@ fn pip(python: &Path) -> Command {
 /// Runs a command to its end.
 ///
 /// # Errors
-/// The last line of what it says, where it fails.
+/// Returns the last line of its standard error if it fails.
 pub(crate) fn run_to_success(command: &mut Command) -> Result<(), String> {
     let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
     if output.status.success() {
         return Ok(());
     }
     let errors = String::from_utf8_lossy(&output.stderr);
-    Err(format!("{command:?}: {}", errors.trim_end().lines().last().unwrap_or("no word")))
+    Err(format!("{command:?}: {}", errors.trim_end().lines().last().unwrap_or("no output")))
 }

@@ -1,7 +1,7 @@
-"""Writes what all sides of a comparison begin with: `export.py MODEL BATCH FOLDER [onnx]`.
+"""Writes the initial tensors of all sides of a comparison: `export.py MODEL BATCH FOLDER [onnx]`.
 
-`start.safetensors` has parameters and inputs. `model.onnx` is the network, and `optimised.onnx` what ONNX Runtime's own
-tool for transformers makes of it.
+`start.safetensors` contains parameters and inputs. `model.onnx` is the network, and `optimised.onnx` the output of ONNX
+Runtime's transformer optimiser for it.
 """
 
 import os

@@ -1,6 +1,6 @@
-//! The `gemm` crate's matrix product on threads of its own, as a Rust program would call it.
+//! The `gemm` crate's matrix product on a separate thread pool, as a Rust program would call it.
 
-/// `a b` of square matrices, row-major, on a pool of threads.
+/// The product `a b` of square, row-major matrices on a thread pool.
 pub(crate) struct GemmProduct {
     pool: rayon::ThreadPool,
     threads: usize,
@@ -11,8 +11,10 @@ pub(crate) struct GemmProduct {
 }
 
 impl GemmProduct {
+    /// Creates the thread pool.
+    ///
     /// # Errors
-    /// No threads.
+    /// Returns an error if the threads cannot be started.
     pub(crate) fn new(threads: usize, n: usize, a: Vec<f32>, b: Vec<f32>) -> Result<GemmProduct, String> {
         assert!(a.len() == n * n && b.len() == n * n, "operands are n x n");
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().map_err(|error| error.to_string())?;
@@ -24,8 +26,8 @@ impl GemmProduct {
         let GemmProduct { pool, threads, n, a, b, c } = self;
         let (n, row) = (*n, n.cast_signed());
         let parallelism = if *threads > 1 { gemm::Parallelism::Rayon(*threads) } else { gemm::Parallelism::None };
-        // SAFETY: `new` has asserted that both operands have `n * n` elements and makes the result of as many, which is
-        // all that these sizes and strides reach; the result is borrowed alone, so it overlaps neither.
+        // SAFETY: `new` asserts that both operands have `n * n` elements and allocates as many for the result, and
+        // these sizes and strides reach no more. The result is borrowed mutably, so it overlaps neither operand.
         pool.install(|| unsafe {
             gemm::gemm(
                 n,

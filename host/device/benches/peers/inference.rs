@@ -1,4 +1,4 @@
-//! Networks that answer, beside ONNX Runtime.
+//! Inference of networks, compared with ONNX Runtime.
 
 use saggar_tensor::{GraphError, NodeId, verify};
 
@@ -10,14 +10,14 @@ use crate::table::{ComparisonRow, FigureUnit, PerformanceGoal};
 use crate::tensors::{SafetensorsFile, check_close, float32_from_bytes};
 use crate::turns::{BenchContender, take_turns};
 
-/// Results may differ by so much of their largest number.
+/// Tolerance of the results, relative to their largest number.
 const TOLERANCE: f32 = 1e-4;
 
-/// A network, here and in `models.py`.
+/// A network, defined here and in `models.py`.
 pub(crate) struct InferenceNetwork {
     name: &'static str,
     build: fn(&mut LayerBuilder<'_>) -> Result<NodeId, GraphError>,
-    /// Files of the network for the peer, and what is said of each.
+    /// Files of the network for the peer, with a remark on each.
     files: &'static [(&'static str, &'static str)],
     goal: PerformanceGoal,
 }
@@ -45,8 +45,10 @@ pub(crate) const BERT: InferenceNetwork = InferenceNetwork {
     goal: PerformanceGoal::TimeAtMost(0.85),
 };
 
+/// Measures a network's predictions.
+///
 /// # Errors
-/// Why there is no figure.
+/// Returns the reason why there is no figure.
 pub(crate) fn measure(
     stage: &BenchContext,
     network: &InferenceNetwork,
@@ -92,7 +94,7 @@ fn load(stage: &BenchContext, network: &InferenceNetwork, start: &WorkFolder) ->
     Ok(loaded)
 }
 
-/// A peer that computes what we do.
+/// Starts a peer and checks that it computes the same result.
 fn start_matching_peer(
     stage: &BenchContext,
     start: &WorkFolder,

@@ -1,4 +1,4 @@
-//! Layers of networks over the graph builder, with parameters of the names and shapes that a file has.
+//! Layers of networks, built with the graph builder. Names and shapes of their parameters come from a file.
 
 use saggar_tensor::op::{Conv2d, Scalar};
 use saggar_tensor::{DType, Descriptor, GraphBuilder, GraphError, NodeId, nn};
@@ -7,13 +7,13 @@ use crate::tensors::SafetensorsFile;
 
 type LayerResult = Result<NodeId, GraphError>;
 
-/// A network that is being built.
+/// A network under construction.
 pub(crate) struct LayerBuilder<'a> {
     pub(crate) g: GraphBuilder,
     pub(crate) start: &'a SafetensorsFile,
-    /// Whether it is built to be trained.
+    /// Whether it is built for training.
     pub(crate) training: bool,
-    /// Parameters so far, with their names.
+    /// The parameters so far, with their names.
     pub(crate) parameters: Vec<(String, NodeId)>,
 }
 
@@ -36,13 +36,13 @@ impl<'a> LayerBuilder<'a> {
         Ok(node)
     }
 
-    /// A variable as large as a parameter, of which it is an optimiser's state; zeros at first.
+    /// Adds a variable for the optimiser's state of a parameter; it has the parameter's shape and is initially zero.
     pub(crate) fn state(&mut self, name: &str, parameter: NodeId, kind: &str) -> LayerResult {
         let descriptor = self.g.descriptor(parameter).clone();
         self.g.variable(&format!("{name}.{kind}"), descriptor)
     }
 
-    /// A variable of the file that is no parameter.
+    /// Adds a variable of the file that is not a parameter.
     pub(crate) fn statistic(&mut self, name: &str) -> LayerResult {
         self.g.variable(name, self.descriptor(name))
     }
@@ -51,27 +51,28 @@ impl<'a> LayerBuilder<'a> {
         nn::relu(&mut self.g, x)
     }
 
-    /// `x w + b`.
+    /// Returns `x w + b`.
     pub(crate) fn linear(&mut self, name: &str, x: NodeId) -> LayerResult {
         let weight = self.parameter(&format!("{name}.weight"))?;
         let bias = self.parameter(&format!("{name}.bias"))?;
         nn::linear(&mut self.g, x, weight, Some(bias))
     }
 
-    /// `x w`.
+    /// Returns `x w`.
     pub(crate) fn linear_without_bias(&mut self, name: &str, x: NodeId) -> LayerResult {
         let weight = self.parameter(&format!("{name}.weight"))?;
         self.g.matmul(x, weight)
     }
 
-    /// What speaks for each word of a table at each place. Shape: `[b, n, d]`, table `[words, d]` -> `[b * n, words]`.
+    /// Returns the logits of each word of a table at each position. Shape: `[b, n, d]`, table `[words, d]` -> `[b * n,
+    /// words]`.
     pub(crate) fn vocabulary_logits(&mut self, x: NodeId, table: NodeId) -> LayerResult {
         let shape = self.g.descriptor(x).shape.clone();
         let x = self.g.reshape(x, &[shape[0] * shape[1], shape[2]])?;
         nn::gemm(&mut self.g, x, table, None, nn::GemmOptions { transpose_b: true, ..Default::default() })
     }
 
-    /// A convolution with a bias.
+    /// Returns a convolution with a bias.
     pub(crate) fn conv(&mut self, name: &str, x: NodeId, padding: usize, stride: usize) -> LayerResult {
         let filter = self.parameter(&format!("{name}.weight"))?;
         let bias = self.parameter(&format!("{name}.bias"))?;
@@ -79,13 +80,13 @@ impl<'a> LayerBuilder<'a> {
         nn::conv2d(&mut self.g, x, filter, Some(bias), nn::Conv2dOptions { conv, ..Default::default() })
     }
 
-    /// The largest of each square window.
+    /// Returns a max pooling over square windows with strides of 2.
     pub(crate) fn max_pool(&mut self, x: NodeId, window: usize, padding: usize) -> LayerResult {
         let (window, padding) = (Some([window; 2]), [padding; 4]);
         nn::max_pool2d(&mut self.g, x, nn::Pool2dOptions { window, padding, strides: [2; 2], ..Default::default() })
     }
 
-    /// Normalisation over the last axis.
+    /// Returns a layer normalisation over the last axis.
     pub(crate) fn norm(&mut self, name: &str, x: NodeId, epsilon: f64) -> LayerResult {
         let scale = self.parameter(&format!("{name}.weight"))?;
         let bias = self.parameter(&format!("{name}.bias"))?;
@@ -93,7 +94,8 @@ impl<'a> LayerBuilder<'a> {
         nn::layer_normalization(&mut self.g, x, Some(scale), Some(bias), &[last], epsilon)
     }
 
-    /// What each place of `x` finds in `memory`, by so many heads; with `causal`, in its own place and those before.
+    /// Returns multi-head attention of `x` to `memory`; with `causal`, each position attends to itself and earlier
+    /// ones.
     ///
     /// Shape: `x [b, n, d]`, `memory [b, m, d]` -> `[b, n, d]`. Source: Vaswani et al., arXiv:1706.03762.
     pub(crate) fn attention(
@@ -125,7 +127,7 @@ impl<'a> LayerBuilder<'a> {
         self.linear(names[3], found)
     }
 
-    /// Shape: `[b, n, d]` -> `[b, heads, n, d / heads]`.
+    /// Splits the last axis into heads. Shape: `[b, n, d]` -> `[b, heads, n, d / heads]`.
     pub(crate) fn split_heads(&mut self, x: NodeId, heads: usize) -> LayerResult {
         let shape = self.g.descriptor(x).shape.clone();
         let x = self.g.reshape(x, &[shape[0], shape[1], heads, shape[2] / heads])?;
@@ -133,7 +135,7 @@ impl<'a> LayerBuilder<'a> {
     }
 }
 
-/// Scores `[b, h, n, m]` that do not count where the key comes after the query.
+/// Masks scores `[b, h, n, m]` whose key comes after the query.
 pub(crate) fn causal_mask(g: &mut GraphBuilder, scores: NodeId) -> LayerResult {
     let places = Descriptor::new(DType::I32, g.descriptor(scores).shape.clone());
     let (query, key) = (g.iota(places.clone(), 2)?, g.iota(places, 3)?);

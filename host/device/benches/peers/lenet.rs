@@ -1,10 +1,10 @@
-//! LeNet as Caffe has it, on images `[b, 1, 28, 28]`.
+//! LeNet as in Caffe, on images `[b, 1, 28, 28]`.
 
 use saggar_tensor::{GraphError, NodeId};
 
 use crate::layers::LayerBuilder;
 
-/// Shape of the result: `[b, 10]`.
+/// Returns the logits. Shape: `[b, 10]`.
 pub(crate) fn logits(l: &mut LayerBuilder<'_>) -> Result<NodeId, GraphError> {
     let image = l.input("image")?;
     let x = l.conv("conv1", image, 0, 1)?;

@@ -1,4 +1,4 @@
-//! A graph as a program on the device, with its tensors.
+//! A graph compiled and loaded on the device, with its tensors.
 
 use std::sync::Arc;
 
@@ -9,27 +9,28 @@ use saggar_tensor::{GraphPort, VerifiedGraph};
 
 use crate::turns::{BenchContender, measure_batched_runs, measure_runs};
 
-/// The bytes that a tensor of this name begins with, if any.
+/// Returns the initial bytes of the tensor of this name, or `None`.
 pub(crate) type InitialBytes<'a> = &'a dyn Fn(&str) -> Result<Option<Vec<u8>>, String>;
 
 /// Runs whose kernels are timed.
 const PROFILED_RUNS: usize = 15;
 
-/// A program with its tensors.
+/// A loaded program with its tensors.
 pub(crate) struct BenchProgram {
     backend: Arc<dyn Backend>,
     executable: Arc<dyn Executable>,
     inputs: Vec<DeviceBuffer>,
     variables: Vec<DeviceBuffer>,
-    /// Counts what the device does for it.
+    /// Counts the device's work for this program.
     pub(crate) meter: Meter,
 }
 
 impl BenchProgram {
-    /// Inputs and variables have the bytes that `start` gives for their names; where it gives none, zeros.
+    /// Compiles and loads a graph. `start` gives the initial bytes of inputs and variables by name; without bytes, they
+    /// are zero.
     ///
     /// # Errors
-    /// It does not compile or does not load; or `start`'s.
+    /// Returns an error if the graph cannot be compiled or loaded, or the error of `start`.
     pub(crate) fn new(
         backend: &Arc<dyn Backend>,
         graph: &VerifiedGraph,
@@ -50,32 +51,32 @@ impl BenchProgram {
         Ok(BenchProgram { backend: Arc::clone(backend), executable, inputs, variables, meter })
     }
 
-    /// Runs it once, for its outputs.
+    /// Runs the program once and returns its outputs.
     pub(crate) fn run(&self) -> Result<Vec<DeviceBuffer>, DeviceError> {
         self.executable.dispatch(&self.inputs, &self.variables)
     }
 
-    /// Runs it once, for the numbers of its first output.
+    /// Runs the program once and returns the numbers of its first output.
     ///
     /// # Errors
-    /// The device's.
+    /// Returns the device's error.
     pub(crate) fn first_output(&self) -> Result<Vec<f32>, String> {
         let outputs = self.run().map_err(|error| error.to_string())?;
         let bytes = self.backend.read(&outputs[0]).map_err(|error| error.to_string())?;
         crate::tensors::to_floats(outputs[0].descriptor(), &bytes)
     }
 
-    /// Says what each kernel takes in the fastest of several runs: what disturbs it only makes it slower.
+    /// Prints the time of each kernel: the fastest of several runs, because disturbances only make runs slower.
     ///
     /// # Errors
-    /// The device's.
+    /// Returns the device's error.
     pub(crate) fn print_kernel_times(&self) -> Result<(), String> {
         let program = self.executable.program();
         let mut times = vec![Vec::new(); program.kernels.len()];
         for _ in 0..PROFILED_RUNS {
             let (_, took) =
                 self.executable.profile(&self.inputs, &self.variables).map_err(|error| error.to_string())?;
-            let took = took.ok_or("the device does not tell what kernels take")?;
+            let took = took.ok_or("the device cannot measure kernel times")?;
             times.iter_mut().zip(took).for_each(|(times, took)| times.push(took.as_secs_f64()));
         }
         let text = program.to_string();
@@ -91,19 +92,20 @@ impl BenchProgram {
     /// Waits for all runs so far.
     ///
     /// # Errors
-    /// The device's.
+    /// Returns the device's error.
     pub(crate) fn wait(&self) -> Result<(), String> {
         self.backend.synchronize().map_err(|error| error.to_string())
     }
 
-    /// As [`BenchProgram::contender`], for a device that runs return before: see [`measure_batched_runs`].
+    /// Returns a contender like [`BenchProgram::contender`], for a device whose dispatches return early; see
+    /// [`measure_batched_runs`].
     pub(crate) fn submitting_contender(&self, each: bool) -> BenchContender<'_> {
         let run = || self.run().map(drop).map_err(|error| error.to_string());
         let turn = move |seconds| measure_batched_runs(seconds, each, run, || self.wait());
         BenchContender { name: "saggar".to_owned(), turn: Box::new(turn) }
     }
 
-    /// As one of those who take turns.
+    /// Returns this program as a contender.
     pub(crate) fn contender(&self) -> BenchContender<'_> {
         let run = || self.run().map(drop).map_err(|error| error.to_string());
         BenchContender { name: "saggar".to_owned(), turn: Box::new(move |seconds| measure_runs(seconds, run)) }

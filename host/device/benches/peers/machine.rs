@@ -1,4 +1,4 @@
-//! What the figures were taken on.
+//! A description of the machine on which the figures were measured.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use saggar_device::{DeviceInfo, gpu};
 use crate::environment::PythonEnvironment;
 use crate::stage::BenchContext;
 
-/// The lines above the table.
+/// Returns the lines above the table.
 pub(crate) fn describe(stage: &BenchContext) -> String {
     let info = stage.backend.info();
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
@@ -26,7 +26,7 @@ pub(crate) fn describe(stage: &BenchContext) -> String {
     )
 }
 
-/// A line for each adapter that there is.
+/// Returns a line for each adapter.
 pub(crate) fn adapter_lines() -> Vec<String> {
     let line = |info: DeviceInfo| {
         let kind = if info.software { "software" } else { "hardware" };
@@ -35,21 +35,21 @@ pub(crate) fn adapter_lines() -> Vec<String> {
     gpu::adapters().into_iter().map(line).collect()
 }
 
-/// What else is said above an adapter's table.
+/// Returns the additional lines above an adapter's table.
 fn adapter_description(stage: &BenchContext) -> String {
     let info = stage.backend.info();
     let torch = stage.environment().map_or_else(|reason| reason, PythonEnvironment::torch_description);
     let mut lines = format!("\n- device: {}\n- peer: {torch}", info.name);
     if info.software {
-        lines.push_str("\n- the adapter is software: these figures say nothing of speed");
+        lines.push_str("\n- the adapter is software: these figures say nothing about speed");
     }
     if stage.small {
-        lines.push_str("\n- small forms of the networks: these figures only say that the harness works");
+        lines.push_str("\n- small networks: these figures only show that the harness works");
     }
     lines
 }
 
-/// The first line that a command says.
+/// Returns the first line of a command's output, or `?`.
 fn first_line_of_command(command: &str, arguments: &[&str]) -> String {
     let Ok(output) = Command::new(command).args(arguments).output() else { return "?".to_owned() };
     String::from_utf8_lossy(&output.stdout).lines().next().unwrap_or("?").to_owned()

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 
 class LeNet(nn.Module):
-    """LeNet as Caffe has it, on images `[b, 1, 28, 28]`."""
+    """LeNet as in Caffe, on images `[b, 1, 28, 28]`."""
 
     def __init__(self):
         super().__init__()
@@ -22,7 +22,7 @@ class LeNet(nn.Module):
 
 
 class Block(nn.Module):
-    """Two convolutions that are added to what goes into them. Source: He et al., arXiv:1512.03385."""
+    """Two convolutions with a residual connection. Source: He et al., arXiv:1512.03385."""
 
     def __init__(self, inputs, outputs, stride):
         super().__init__()
@@ -58,7 +58,7 @@ class ResNet18(nn.Module):
 
 
 class BertLayer(nn.Module):
-    """A layer of BERT. Source: Devlin et al., arXiv:1810.04805; names as Hugging Face's `transformers` has them."""
+    """A layer of BERT. Source: Devlin et al., arXiv:1810.04805; names as in Hugging Face's `transformers`."""
 
     def __init__(self, width, heads, inner):
         super().__init__()
@@ -72,7 +72,7 @@ class BertLayer(nn.Module):
         return x.view(x.shape[0], x.shape[1], self.heads, -1).permute(0, 2, 1, 3)
 
     def forward(self, x):
-        # Written out, as it is exported: ONNX Runtime knows this form.
+        # Written out as primitives: ONNX Runtime recognises and fuses this pattern.
         q, k, v = self.split(self.query(x)), self.split(self.key(x)), self.split(self.value(x))
         scores = torch.matmul(q, k.transpose(-1, -2)) / math.sqrt(q.shape[-1])
         found = torch.matmul(F.softmax(scores, dim=-1), v)
@@ -95,12 +95,12 @@ class Bert(nn.Module):
 
 
 class Attention(nn.Module):
-    """Attention of several heads, by PyTorch's own kernel."""
+    """Multi-head attention with PyTorch's fused kernel."""
 
     def __init__(self, width, heads):
         super().__init__()
         self.heads = heads
-        # Query, key and value of one product, as `nn.MultiheadAttention` has them.
+        # One product for query, key and value, as in `nn.MultiheadAttention`.
         self.packed, self.output = nn.Linear(width, 3 * width), nn.Linear(width, width)
 
     def split(self, x):
@@ -119,7 +119,7 @@ class Attention(nn.Module):
 
 
 class Layer(nn.Module):
-    """A layer of encoder or decoder. Source: Vaswani et al., arXiv:1706.03762."""
+    """An encoder or decoder layer. Source: Vaswani et al., arXiv:1706.03762."""
 
     def __init__(self, width, heads, inner, crossed):
         super().__init__()
@@ -136,7 +136,7 @@ class Layer(nn.Module):
 
 
 class Seq2Seq(nn.Module):
-    """A small transformer from sentences to sentences of 32 words."""
+    """A small sequence-to-sequence transformer for sentences of 32 words."""
 
     WORDS, LENGTH = 8000, 32
 
@@ -161,23 +161,23 @@ class Seq2Seq(nn.Module):
 
 
 def make(name):
-    """A network, always with the same parameters."""
+    """Returns a network, always with the same parameters."""
     torch.manual_seed(1)
     model = {"lenet": LeNet, "resnet18": ResNet18, "bert": Bert, "seq2seq": Seq2Seq}[name]()
     for module in model.modules():
         if isinstance(module, nn.BatchNorm2d):
-            # Statistics and scales that are not those of an untrained network, so that folding them does something.
+            # Statistics and scales of a trained network, so that folding them changes the weights.
             nn.init.normal_(module.running_mean, std=0.1)
             nn.init.uniform_(module.running_var, 0.5, 1.5)
         if isinstance(module, (nn.BatchNorm2d, nn.LayerNorm)):
-            # Equal tensors would be exported as one, which hides a layer from those who look for its form.
+            # Equal tensors would be exported as one, which hides a layer from pattern matchers.
             nn.init.uniform_(module.weight, 0.5, 1.5)
             nn.init.normal_(module.bias, std=0.1)
     return model
 
 
 def data(name, batch):
-    """Inputs of a network by their names and, where it is trained, `labels`."""
+    """Returns the inputs of a network by name and, for training, `labels`."""
     torch.manual_seed(2)
     if name == "seq2seq":
         words = lambda: torch.randint(Seq2Seq.WORDS, (batch, Seq2Seq.LENGTH))
@@ -190,7 +190,7 @@ def data(name, batch):
 
 
 def folded(model):
-    """The network with each normalisation in the convolution before it."""
+    """Folds each normalisation into the convolution before it."""
     model = model.eval()
     for module in model.modules():
         for conv, norm in [("conv1", "norm1"), ("conv2", "norm2"), ("shortcut", "norm3")]:
@@ -202,7 +202,7 @@ def folded(model):
 
 
 def parameters(model):
-    """Parameters by their names: weights of linear maps as `[inputs, outputs]`, packed ones apart."""
+    """Returns parameters by name: weights of linear layers as `[inputs, outputs]`, packed ones split."""
     linear = {name for name, module in model.named_modules() if isinstance(module, nn.Linear)}
     found = {}
     for name, parameter in model.named_parameters():

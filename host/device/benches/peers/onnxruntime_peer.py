@@ -1,6 +1,6 @@
 """ONNX Runtime with a network: `onnxruntime_peer.py MODEL.onnx START RESULT THREADS`.
 
-What it computes goes to RESULT.
+It reads its inputs from START and writes its output to RESULT.
 """
 
 import sys
@@ -21,7 +21,7 @@ def main(model, start, result, threads):
     session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     given, binding, kept = tensors.load(start), session.io_binding(), []
     for port in session.get_inputs():
-        # Bound once, so that a run copies and allocates nothing.
+        # Bind inputs and outputs once, so that a run copies and allocates nothing.
         kept.append(onnxruntime.OrtValue.ortvalue_from_numpy(given[port.name]))
         binding.bind_ortvalue_input(port.name, kept[-1])
     for port in session.get_outputs():

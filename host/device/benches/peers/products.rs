@@ -1,4 +1,4 @@
-//! Square matrix products, beside those of the `gemm` crate.
+//! Square matrix products, compared with the `gemm` crate.
 
 use saggar_tensor::{DType, Descriptor, GraphBuilder, GraphError, Shape, VerifiedGraph, verify};
 
@@ -12,8 +12,10 @@ use crate::turns::{BenchContender, measure_runs as time, take_turns};
 const GOAL: PerformanceGoal = PerformanceGoal::SpeedAtLeast(0.95);
 const TOLERANCE: f32 = 1e-4;
 
+/// Measures products of `n` by `n` matrices.
+///
 /// # Errors
-/// Why there is no figure.
+/// Returns the reason why there is no figure.
 pub(crate) fn measure(stage: &BenchContext, n: usize) -> Result<Vec<ComparisonRow>, String> {
     let (a, b) = (numbers(n * n, 1), numbers(n * n, 2));
     let graph = graph(n).map_err(|error| error.to_string())?;
@@ -37,7 +39,7 @@ pub(crate) fn measure(stage: &BenchContext, n: usize) -> Result<Vec<ComparisonRo
     ])
 }
 
-/// The crate's version: the one that the workspace's lock has, which is the one that the device is built with.
+/// Returns the crate's version in the workspace's lock file, with which the device is built.
 fn version() -> &'static str {
     let lock = include_str!("../../../../Cargo.lock");
     let after = lock.split_once("name = \"gemm\"\nversion = \"").map(|(_, after)| after);

@@ -1,7 +1,7 @@
-"""What the harness and a peer say to each other: a line of JSON for each command on standard input.
+"""The protocol between the harness and a peer: the peer answers each command on standard input with a line of JSON.
 
-A peer that is ready says so first. `run SECONDS` measures for about so long; where there are several ways of computing
-the same, `run SECONDS WAY`. It ends with its standard input.
+First, a peer reports that it is ready. `run SECONDS` measures for about this time; if the peer has several modes, the command
+is `run SECONDS MODE`. The peer exits when its standard input is closed.
 """
 
 import gc
@@ -10,7 +10,7 @@ import os
 import sys
 import time
 
-# Libraries that print must not break into the protocol: standard output is kept for it, and theirs becomes the errors'.
+# Output of libraries must not corrupt the protocol: standard output is reserved, and libraries print to standard error.
 _answers = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)
 
@@ -20,7 +20,7 @@ def say(**facts):
 
 
 def measure(step, seconds):
-    """Seconds of the fastest run and of the median one, of two runs at least."""
+    """Returns the seconds of the fastest and of the median run, of at least two runs."""
     times, clock = [], time.perf_counter
     begun = clock()
     while clock() - begun < seconds or len(times) < 2:
@@ -32,12 +32,12 @@ def measure(step, seconds):
 
 
 def serve(step, **facts):
-    """Says that the peer is ready, then does what it is told."""
+    """Reports that the peer is ready, then runs commands."""
     serve_ways([lambda seconds: measure(step, seconds)], **facts)
 
 
 def serve_ways(runs, **facts):
-    """As `serve`, with a function for each way, which measures it for so many seconds."""
+    """Like `serve`, with a function per mode that measures it for a number of seconds."""
     gc.collect()
     gc.disable()
     say(ready=True, **facts)

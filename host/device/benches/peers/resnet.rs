@@ -1,4 +1,4 @@
-//! ResNet-18 on images `[b, 3, 224, 224]`, its normalisations folded into the convolutions before them.
+//! ResNet-18 on images `[b, 3, 224, 224]`, with batch normalisations folded into the convolutions before them.
 //!
 //! Source: He et al., arXiv:1512.03385.
 
@@ -6,10 +6,10 @@ use saggar_tensor::{GraphError, NodeId, nn};
 
 use crate::layers::LayerBuilder;
 
-/// Strides of the eight blocks; where one is not 1, the shortcut is a convolution.
+/// Strides of the eight blocks. A block whose stride is not 1 has a convolution as shortcut.
 const STRIDES: [usize; 8] = [1, 1, 2, 1, 2, 1, 2, 1];
 
-/// Shape of the result: `[b, 1000]`.
+/// Returns the logits. Shape: `[b, 1000]`.
 pub(crate) fn logits(l: &mut LayerBuilder<'_>) -> Result<NodeId, GraphError> {
     let image = l.input("image")?;
     let x = l.conv("conv1", image, 3, 2)?;

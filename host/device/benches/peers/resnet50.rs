@@ -1,7 +1,8 @@
-//! ResNet-50 on images `[b, 3, 224, 224]`, with its normalisations: by statistics of the batch in training, which the running
-//! ones follow, else by the running ones.
+//! ResNet-50 on images `[b, 3, 224, 224]` with batch normalisation. Training uses the batch's statistics and updates
+//! the running ones; inference uses the running ones.
 //!
-//! Source: He et al., arXiv:1512.03385, with strides in the blocks' second convolutions; Ioffe and Szegedy, arXiv:1502.03167.
+//! Source: He et al., arXiv:1512.03385, with strides in the blocks' second convolutions; Ioffe and Szegedy,
+//! arXiv:1502.03167.
 
 use saggar_tensor::op::{Conv2d, Scalar};
 use saggar_tensor::{DType, GraphBuilder, GraphError, NodeId, nn};
@@ -9,12 +10,12 @@ use saggar_tensor::{DType, GraphBuilder, GraphError, NodeId, nn};
 use crate::layers::LayerBuilder;
 
 const EPSILON: f64 = 1e-5;
-/// What the batch's statistics weigh in the running ones.
+/// Weight of the batch's statistics in the running ones.
 const MOMENTUM: f64 = 0.1;
 
 type ResNetResult = Result<NodeId, GraphError>;
 
-/// Shape of the result: `[b, classes]`.
+/// Returns the logits. Shape: `[b, classes]`.
 pub(crate) fn logits(l: &mut LayerBuilder<'_>) -> ResNetResult {
     let image = l.input("image")?;
     let x = conv(l, "conv1", image, 3, 2)?;
@@ -65,7 +66,7 @@ fn norm(l: &mut LayerBuilder<'_>, name: &str, x: NodeId) -> ResNetResult {
     nn::batch_normalization(&mut l.g, x, statistics, Some(scale), Some(bias), 1, EPSILON)
 }
 
-/// Mean and variance of each channel; the running ones go a little nearer to them, to the variance without bias.
+/// Returns mean and variance of each channel and updates the running ones, with the unbiased variance.
 fn batch_statistics(g: &mut GraphBuilder, x: NodeId, running: [NodeId; 2]) -> Result<[NodeId; 2], GraphError> {
     let shape = g.descriptor(x).shape.clone();
     let count = (shape[0] * shape[2] * shape[3]) as f64;

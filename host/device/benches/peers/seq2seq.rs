@@ -1,4 +1,4 @@
-//! A small transformer from sentences to sentences, of two layers on either side.
+//! A small sequence-to-sequence transformer with two encoder and two decoder layers.
 //!
 //! Source: Vaswani et al., arXiv:1706.03762; positions are learned.
 
@@ -10,7 +10,7 @@ const LAYERS: usize = 2;
 const HEADS: usize = 4;
 const EPSILON: f64 = 1e-5;
 
-/// Shape of the result: `[b * n, words]`.
+/// Returns the logits. Shape: `[b * n, words]`.
 pub(crate) fn logits(l: &mut LayerBuilder<'_>) -> Result<NodeId, GraphError> {
     let places = l.parameter("places")?;
     let mut memory = embed(l, "source", places)?;
@@ -26,7 +26,7 @@ pub(crate) fn logits(l: &mut LayerBuilder<'_>) -> Result<NodeId, GraphError> {
     l.linear("words", x)
 }
 
-/// Shape: words `[b, n]` -> `[b, n, d]`.
+/// Returns the embedding of words. Shape: words `[b, n]` -> `[b, n, d]`.
 fn embed(l: &mut LayerBuilder<'_>, name: &str, places: NodeId) -> Result<NodeId, GraphError> {
     let words = l.input(name)?;
     let table = l.parameter(&format!("{name}.weight"))?;
@@ -34,7 +34,7 @@ fn embed(l: &mut LayerBuilder<'_>, name: &str, places: NodeId) -> Result<NodeId,
     l.g.add(x, places)
 }
 
-/// With a `memory` it is the decoder's: a place sees those before it, and the memory.
+/// Returns an encoder layer, or with a `memory` a decoder layer, with causal self-attention and attention to `memory`.
 pub(crate) fn layer(
     l: &mut LayerBuilder<'_>,
     name: &str,
@@ -53,7 +53,7 @@ pub(crate) fn layer(
     l.norm(&format!("{name}.norm3"), sum, EPSILON)
 }
 
-/// What is found, added to `x`, and normalised.
+/// Returns an attention block with its residual addition and normalisation.
 fn attention_block(
     l: &mut LayerBuilder<'_>,
     [name, norm]: [&str; 2],

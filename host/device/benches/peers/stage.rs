@@ -1,4 +1,4 @@
-//! What every measurement needs: the device, the peers' environment, a folder, and how long it may take.
+//! The context of all measurements: the device, the peers' environment, a folder and time limits.
 
 use std::cell::{OnceCell, RefCell};
 use std::path::{Path, PathBuf};
@@ -9,33 +9,35 @@ use saggar_device::{Backend, cpu, select};
 use crate::arguments::BenchArguments;
 use crate::environment::{PythonEnvironment, run_to_success};
 
-/// One for all works.
+/// The context that all benchmarks share.
 pub(crate) struct BenchContext {
     pub(crate) backend: Arc<dyn Backend>,
-    /// Its name, where one was given.
+    /// The device's name, if one was given.
     pub(crate) device: Option<String>,
     pub(crate) threads: usize,
-    /// Networks shrink.
+    /// Shrink networks.
     pub(crate) small: bool,
-    /// What kernels take is said too.
+    /// Print the time of each kernel too.
     pub(crate) kernels: bool,
     pub(crate) seconds: f64,
     pub(crate) rounds: usize,
-    /// Seconds of each work's that may pass until the machine is quiet.
+    /// Seconds that each benchmark can wait for a quiet machine.
     pub(crate) patience: u64,
-    /// Where the table and the environment are.
+    /// The folder of the table and the environment.
     pub(crate) folder: PathBuf,
-    /// Our time over a peer's, by what was compared; means are of these.
+    /// Our time divided by a peer's, by comparison; means are computed from these.
     pub(crate) ratios: RefCell<Vec<(String, f64)>>,
     python: Option<PathBuf>,
     sources: PathBuf,
-    /// Opened by the first work that needs it.
+    /// Opened by the first benchmark that needs it.
     environment: OnceCell<Result<PythonEnvironment, String>>,
 }
 
 impl BenchContext {
+    /// Opens the device and creates the folder.
+    ///
     /// # Errors
-    /// No threads, or no folder.
+    /// Returns an error if the device or the folder cannot be opened.
     pub(crate) fn new(arguments: &BenchArguments) -> Result<BenchContext, String> {
         let package = Path::new(env!("CARGO_MANIFEST_DIR"));
         let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| package.join("../../target"), PathBuf::from);
@@ -58,8 +60,10 @@ impl BenchContext {
         })
     }
 
+    /// Returns the peers' environment, and opens it if needed.
+    ///
     /// # Errors
-    /// Why there is none.
+    /// Returns the reason why it cannot be opened.
     pub(crate) fn environment(&self) -> Result<&PythonEnvironment, String> {
         let open = || {
             if let Some(python) = &self.python {
@@ -71,10 +75,10 @@ impl BenchContext {
         self.environment.get_or_init(open).as_ref().map_err(Clone::clone)
     }
 
-    /// A folder with what all sides of a comparison begin with; see `export.py`.
+    /// Returns a folder with the initial tensors of all sides of a comparison; see `export.py`.
     ///
     /// # Errors
-    /// What Python says.
+    /// Returns Python's error.
     pub(crate) fn exported_folder(&self, model: &str, batch: usize, onnx: bool) -> Result<WorkFolder, String> {
         let start = self.create_folder(&format!("{model}-b{batch}"))?;
         let mut command = self.environment()?.python_command("export.py", self.threads);
@@ -83,10 +87,10 @@ impl BenchContext {
         Ok(start)
     }
 
-    /// A folder of this name, for what is removed after a work.
+    /// Creates a folder of this name for files that are removed after a benchmark.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// Returns an error if it cannot be created.
     pub(crate) fn create_folder(&self, name: &str) -> Result<WorkFolder, String> {
         let folder = self.folder.join(name);
         std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
@@ -94,10 +98,10 @@ impl BenchContext {
     }
 }
 
-/// Opens the device of a name; without one the processor, with so many threads.
+/// Opens the device of this name, or the CPU with `threads` threads.
 ///
 /// # Errors
-/// The device's.
+/// Returns the device's error.
 pub(crate) fn open_device(device: Option<&str>, threads: usize) -> Result<Arc<dyn Backend>, String> {
     match device {
         None | Some("cpu") => cpu::open(Some(threads)).map_err(|error| error.to_string()),
@@ -105,7 +109,7 @@ pub(crate) fn open_device(device: Option<&str>, threads: usize) -> Result<Arc<dy
     }
 }
 
-/// A folder of files for one comparison. It is large, and removed when this is dropped.
+/// A folder of files for one comparison. It is large and is removed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct WorkFolder(PathBuf);
 

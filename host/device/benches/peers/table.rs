@@ -6,22 +6,22 @@ use std::path::Path;
 use crate::others::OTHERS_MAX;
 use crate::turns::Timing;
 
-const EXPLANATION: &str = "Figures are medians, and in brackets the best. Ratios are saggar's over the peer's; goals are \
-about medians, and about the fastest of a work's peers that count. The last column is what others took of the \
-cores; where that is much, what is said of a goal has a question mark.";
+const EXPLANATION: &str = "Figures are medians, with the best in brackets. Ratios are saggar's figure divided by the \
+peer's. Goals apply to medians, and to the fastest of a benchmark's peers that count. The last column is the share of \
+the cores that other processes took; if it is large, a goal's result has a question mark.";
 
-/// Said where a goal would be met or not.
+/// Entry of a comparison that failed, in the column of met goals.
 const NO_FIGURE: &str = "no figure";
 
-/// What seconds are told as.
+/// The unit in which seconds are displayed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum FigureUnit {
     Milliseconds,
     Microseconds,
-    /// They are bytes.
+    /// The figure is bytes, not seconds.
     Megabytes,
     PerSecond {
-        /// What one run does.
+        /// Amount of work in one run.
         amount: f64,
         unit: &'static str,
     },
@@ -43,16 +43,16 @@ impl FigureUnit {
     }
 }
 
-/// What the ratio is of, and what it should be.
+/// A goal for a ratio or a time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum PerformanceGoal {
-    /// Our time over theirs.
+    /// Our time divided by theirs.
     TimeAtMost(f64),
-    /// Our memory over theirs.
+    /// Our memory divided by theirs.
     MemoryAtMost(f64),
-    /// Our speed over theirs.
+    /// Our speed divided by theirs.
     SpeedAtLeast(f64),
-    /// Our time alone, whatever theirs is.
+    /// Our time, regardless of theirs.
     SecondsAtMost(f64),
 }
 
@@ -96,12 +96,12 @@ pub(crate) struct ComparisonRow {
     pub(crate) ratio: String,
     pub(crate) goal: String,
     pub(crate) met: String,
-    /// The share of the cores that others took meanwhile.
+    /// The share of the cores that other processes took meanwhile.
     pub(crate) others: String,
 }
 
 impl ComparisonRow {
-    /// The comparison that the goal is about.
+    /// Returns a comparison to which the goal applies.
     pub(crate) fn new(
         figure: FigureUnit,
         ours: Timing,
@@ -121,7 +121,7 @@ impl ComparisonRow {
         }
     }
 
-    /// A row a peer; the goal is about the fastest of them.
+    /// Returns a row per peer; the goal applies to the fastest of them.
     pub(crate) fn rows_beside_peers(
         figure: FigureUnit,
         ours: Timing,
@@ -136,12 +136,12 @@ impl ComparisonRow {
         peers.iter().map(row).collect()
     }
 
-    /// A comparison that no goal is about.
+    /// Removes the goal from the comparison.
     pub(crate) fn without_goal(self) -> ComparisonRow {
         ComparisonRow { goal: "-".to_owned(), met: "-".to_owned(), ..self }
     }
 
-    /// A figure of ours that has no peer.
+    /// Returns a figure of ours without a peer.
     pub(crate) fn without_peer(figure: FigureUnit, ours: Timing, goal: PerformanceGoal) -> ComparisonRow {
         let none = || "-".to_owned();
         ComparisonRow {
@@ -152,27 +152,27 @@ impl ComparisonRow {
         }
     }
 
-    /// A mean of ratios.
+    /// Returns a mean of ratios.
     pub(crate) fn mean_ratio(ratio: f64, peer: &str, goal: PerformanceGoal) -> ComparisonRow {
         let timing = |seconds| Timing { best: seconds, median: seconds };
         let row = ComparisonRow::new(FigureUnit::Milliseconds, timing(ratio), peer, timing(1.0), goal);
         ComparisonRow { ours: "-".to_owned(), theirs: "-".to_owned(), ratio: format!("{ratio:.3}"), ..row }
     }
 
-    /// What is only told.
+    /// Returns a row with text only.
     pub(crate) fn remark_only(ours: &str, about: &str) -> ComparisonRow {
         let none = || "-".to_owned();
         let (ours, peer) = (ours.to_owned(), about.to_owned());
         ComparisonRow { ours, peer, theirs: none(), ratio: none(), goal: none(), met: none(), others: none() }
     }
 
-    /// With a remark on our side, if there is any.
+    /// Adds a remark to our side, if it is not empty.
     pub(crate) fn with_remark(self, remark: &str) -> ComparisonRow {
         let ours = if remark.is_empty() { self.ours } else { format!("{}; {remark}", self.ours) };
         ComparisonRow { ours, ..self }
     }
 
-    /// Whether its goal is met is not said, for a reason.
+    /// Replaces the result of the goal by the reason why it is not judged.
     pub(crate) fn mark_unjudged(self, reason: Option<&str>) -> ComparisonRow {
         match reason {
             Some(reason) if self.met != "-" => ComparisonRow { met: format!("not judged: {reason}"), ..self },
@@ -180,7 +180,7 @@ impl ComparisonRow {
         }
     }
 
-    /// What others took of the cores while it was measured.
+    /// Adds the share of the cores that other processes took during the measurement.
     pub(crate) fn with_other_load(self, others: f64) -> ComparisonRow {
         let doubt = if others > OTHERS_MAX && ["yes", "no"].contains(&&*self.met) { " ?" } else { "" };
         ComparisonRow { others: format!("{:.0} %", others * 1e2), met: format!("{}{doubt}", self.met), ..self }
@@ -191,13 +191,13 @@ impl ComparisonRow {
         format!("| {work} | {ours} | {peer} | {theirs} | {ratio} | {goal} | {met} | {others} |")
     }
 
-    /// A comparison that could not be made.
+    /// Returns a row for a comparison that failed.
     pub(crate) fn without_figures(reason: &str) -> ComparisonRow {
         ComparisonRow { peer: reason.replace('|', "/"), met: NO_FIGURE.to_owned(), ..ComparisonRow::default() }
     }
 }
 
-/// Rows so far, under what they were measured on.
+/// The rows so far, under a description of the machine.
 #[derive(Debug)]
 pub(crate) struct ComparisonTable {
     head: String,
@@ -209,19 +209,21 @@ impl ComparisonTable {
         ComparisonTable { head, rows: Vec::new() }
     }
 
-    /// Adds a work's rows; they are also printed, since the next work may take long.
+    /// Adds a benchmark's rows and prints them, because the next benchmark can take long.
     pub(crate) fn add(&mut self, work: &str, rows: Vec<ComparisonRow>) {
         rows.iter().for_each(|row| println!("{}", row.markdown_line(work)));
         self.rows.extend(rows.into_iter().map(|row| (work.to_owned(), row)));
     }
 
-    /// Whether every comparison was made.
+    /// Returns whether every comparison succeeded.
     pub(crate) fn is_complete(&self) -> bool {
         self.rows.iter().all(|(_, row)| row.met != NO_FIGURE)
     }
 
+    /// Writes the table to a file.
+    ///
     /// # Errors
-    /// The file cannot be written.
+    /// Returns an error if the file cannot be written.
     pub(crate) fn save(&self, file: &Path) -> Result<(), String> {
         std::fs::write(file, self.to_string()).map_err(|error| format!("{}: {error}", file.display()))
     }

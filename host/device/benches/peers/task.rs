@@ -1,4 +1,5 @@
-//! What is trained, as a graph of one step: forward, backward and update. `torch_peer.py` trains the same.
+//! Training tasks: each is a graph of one step with forward pass, backward pass and update. `torch_peer.py` trains the
+//! same networks.
 
 use saggar_tensor::grad::gradients;
 use saggar_tensor::op::Scalar;
@@ -13,12 +14,12 @@ pub(crate) struct TrainingTask {
     pub(crate) name: &'static str,
     build: fn(&mut LayerBuilder<'_>) -> Result<NodeId, GraphError>,
     rule: OptimizerRule,
-    /// Whether PyTorch is faster with channels last, as it is where there are convolutions.
+    /// Whether PyTorch is also measured with channels last, which is faster with convolutions.
     pub(crate) channels_last: bool,
 }
 
 enum OptimizerRule {
-    /// Descent with a momentum of 0.9.
+    /// Gradient descent with a momentum of 0.9.
     Momentum {
         rate: f64,
     },
@@ -63,15 +64,15 @@ pub(crate) const TRANSFORMER: TrainingTask = TrainingTask {
 };
 
 impl TrainingTask {
-    /// The task of this name.
+    /// Returns the task of this name.
     pub(crate) fn by_name(name: &str) -> Option<&'static TrainingTask> {
         [&LENET, &SEQ2SEQ, &RESNET50, &DECODER, &TRANSFORMER].into_iter().find(|task| task.name == name)
     }
 
-    /// A step that returns the loss, of a batch as large as the one that `start` has.
+    /// Returns a step that outputs the loss; the batch size is that of the inputs in `start`.
     ///
     /// # Errors
-    /// The graph's.
+    /// Returns the graph's error.
     pub(crate) fn training_graph(&self, start: &SafetensorsFile) -> Result<VerifiedGraph, GraphError> {
         let mut l = LayerBuilder::new(start);
         l.training = true;
@@ -89,10 +90,10 @@ impl TrainingTask {
     }
 }
 
-/// The same network, which answers only.
+/// Returns the same network for inference.
 ///
 /// # Errors
-/// The graph's.
+/// Returns the graph's error.
 pub(crate) fn inference_graph(task: &TrainingTask, start: &SafetensorsFile) -> Result<VerifiedGraph, GraphError> {
     let mut l = LayerBuilder::new(start);
     let result = (task.build)(&mut l)?;

@@ -1,4 +1,4 @@
-"""Files of named tensors, as the harness reads and writes them: the safetensors format.
+"""Files of named tensors in the safetensors format, which the harness reads and writes.
 
 Source: https://huggingface.co/docs/safetensors, "Format".
 """
@@ -12,7 +12,7 @@ NAMES = {"float32": "F32", "float16": "F16", "int32": "I32"}
 
 
 def save(path, tensors, metadata={}):
-    """Writes NumPy arrays by their names, and numbers that describe them."""
+    """Writes NumPy arrays by name, and numbers that describe the network."""
     header, parts, end = {"__metadata__": {name: str(number) for name, number in metadata.items()}}, [], 0
     for name, tensor in tensors.items():
         data = numpy.ascontiguousarray(tensor)
@@ -28,7 +28,7 @@ def save(path, tensors, metadata={}):
 
 
 def load(path):
-    """NumPy arrays by their names."""
+    """Returns the NumPy arrays of a file by name."""
     types = {short: long for long, short in NAMES.items()}
     with open(path, "rb") as file:
         (length,) = struct.unpack("<Q", file.read(8))

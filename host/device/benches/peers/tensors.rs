@@ -1,5 +1,5 @@
-//! Files of named tensors: the safetensors format, as far as `tensors.py` writes it. A tensor is read when it
-//! is asked for.
+//! Files of named tensors in the safetensors format, as far as `tensors.py` writes it. A tensor is read when it is
+//! requested.
 //!
 //! Source: <https://huggingface.co/docs/safetensors>, "Format".
 
@@ -16,15 +16,17 @@ use serde_json::Value as Json;
 #[derive(Debug)]
 pub(crate) struct SafetensorsFile {
     file: File,
-    /// What each tensor is, and where it begins.
+    /// Descriptor and byte offset of each tensor.
     places: BTreeMap<String, (Descriptor, u64)>,
-    /// Numbers that shapes do not tell.
+    /// Numbers that cannot be derived from shapes.
     numbers: Json,
 }
 
 impl SafetensorsFile {
+    /// Opens a file and reads its header.
+    ///
     /// # Errors
-    /// There is no such file, or it is of another format.
+    /// Returns an error if the file does not exist or has another format.
     pub(crate) fn open(path: &Path) -> Result<SafetensorsFile, String> {
         let wrong = |reason: String| format!("{}: {reason}", path.display());
         let mut file = File::open(path).map_err(|error| wrong(error.to_string()))?;
@@ -44,36 +46,36 @@ impl SafetensorsFile {
         Ok(SafetensorsFile { file, places, numbers })
     }
 
-    /// What a tensor is, if it is there.
+    /// Returns the descriptor of a tensor, or `None` if the file lacks it.
     pub(crate) fn descriptor(&self, name: &str) -> Option<&Descriptor> {
         self.places.get(name).map(|(descriptor, _)| descriptor)
     }
 
-    /// All numbers of a tensor.
+    /// Returns all numbers of a tensor.
     ///
     /// # Errors
-    /// It is not there, or cannot be read.
+    /// Returns an error if the file lacks the tensor or cannot be read.
     pub(crate) fn all_numbers(&self, name: &str) -> Result<Vec<f32>, String> {
         let bytes = self.bytes(name)?.ok_or_else(|| format!("no {name}"))?;
         to_floats(&self.places[name].0, &bytes)
     }
 
-    /// A number of the network, as the modules' `metadata` has it.
+    /// Returns a number of the network from the file's metadata, where the Python modules' `metadata` stores it.
     pub(crate) fn metadata_number(&self, name: &str) -> usize {
         let number = self.numbers[name].as_str().and_then(|text| text.parse().ok());
         number.unwrap_or_else(|| panic!("the peer writes {name}"))
     }
 
-    /// How many modules of a list there are.
+    /// Returns the number of modules in a list.
     pub(crate) fn module_count(&self, list: &str) -> usize {
         let number = |name: &String| name.strip_prefix(list)?.strip_prefix('.')?.split('.').next()?.parse().ok();
         self.places.keys().filter_map(number).max().map_or(0, |last: usize| last + 1)
     }
 
-    /// A tensor's bytes, if it is there.
+    /// Returns a tensor's bytes, or `None` if the file lacks it.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// Returns an error if the file cannot be read.
     pub(crate) fn bytes(&self, name: &str) -> Result<Option<Vec<u8>>, String> {
         let Some((descriptor, begin)) = self.places.get(name) else { return Ok(None) };
         let mut bytes = vec![0; descriptor.bytes()];
@@ -95,15 +97,15 @@ fn parse_entry(it: &Json, data: u64) -> Option<(Descriptor, u64)> {
     Some((Descriptor::new(dtype, Shape::new(dims?).ok()?), data + it["data_offsets"][0].as_u64()?))
 }
 
-/// The numbers of a `float32` tensor's bytes.
+/// Returns the numbers in the bytes of a `float32` tensor.
 pub(crate) fn float32_from_bytes(bytes: &[u8]) -> Vec<f32> {
     bytes.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
 }
 
-/// The numbers of a tensor's bytes, of any type.
+/// Returns the numbers in the bytes of a tensor of any type.
 ///
 /// # Errors
-/// The bytes are not the tensor's.
+/// Returns an error if the bytes do not fit the descriptor.
 pub(crate) fn to_floats(descriptor: &Descriptor, bytes: &[u8]) -> Result<Vec<f32>, String> {
     if descriptor.dtype == DType::F32 {
         return Ok(float32_from_bytes(bytes));
@@ -112,10 +114,10 @@ pub(crate) fn to_floats(descriptor: &Descriptor, bytes: &[u8]) -> Result<Vec<f32
     Ok(value.to_f64_numbers().into_iter().map(|number| number as f32).collect())
 }
 
-/// Refuses what differs from `theirs` by more than `tolerance` of its largest number.
+/// Checks that `ours` differs from `theirs` by at most `tolerance` times its largest number.
 ///
 /// # Errors
-/// By how much they differ.
+/// Returns the difference.
 pub(crate) fn check_close(ours: &[f32], theirs: &[f32], tolerance: f32) -> Result<(), String> {
     if ours.len() != theirs.len() {
         return Err(format!("{} numbers instead of {}", ours.len(), theirs.len()));
@@ -126,5 +128,5 @@ pub(crate) fn check_close(ours: &[f32], theirs: &[f32], tolerance: f32) -> Resul
     if finite && error <= tolerance * largest {
         return Ok(());
     }
-    Err(format!("the results differ: by {error:e} where the largest number is {largest:e}"))
+    Err(format!("the results differ by {error:e}; the largest number is {largest:e}"))
 }

@@ -1,7 +1,7 @@
-"""A training in PyTorch: `torch_peer.py MODEL BATCH THREADS eager|compiled first|last train|first|memory`.
+"""Training in PyTorch: `torch_peer.py MODEL BATCH THREADS eager|compiled first|last train|first|memory`.
 
-Channels are first or last. `train` takes turns; `first` says how many seconds the first step took and `memory` how many
-bytes steps needed, and both end.
+Channels are first or last. `train` takes turns. `first` reports the seconds of the first step and exits; `memory` reports the
+bytes that steps need and exits.
 """
 
 import sys
@@ -18,18 +18,18 @@ import models
 # Steps whose losses are compared.
 COMPARED = 4
 
-# Steps after which memory is looked at.
+# Steps after which memory is measured.
 STEPS = 8
 
 
 def trainer(name, batch, compiled, channels_last):
-    """A training step of a new network, which returns the loss."""
+    """Returns a training step of a new network; the step returns the loss."""
     model, inputs = models.make(name), models.data(name, batch)
     if channels_last:
         model = model.to(memory_format=torch.channels_last)
         inputs["image"] = inputs["image"].contiguous(memory_format=torch.channels_last)
     labels, inputs = inputs.pop("labels"), list(inputs.values())
-    # Each parameter is updated in one pass.
+    # The fused optimiser updates each parameter in one pass.
     if name == "lenet":
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, fused=True)
     else:
@@ -52,7 +52,7 @@ def trainer(name, batch, compiled, channels_last):
 
 
 def resident(field):
-    """Bytes of this process: `VmRSS` now, `VmHWM` at most."""
+    """Returns resident bytes of this process: `VmRSS` is the current, `VmHWM` the peak value."""
     with open("/proc/self/status") as file:
         line = next(line for line in file if line.startswith(field))
     return int(line.split()[1]) * 1024
@@ -72,7 +72,7 @@ def main(name, batch, threads, how, channels, what):
         step()
         protocol.say(figure=time.perf_counter() - begun)
     elif what == "memory":
-        # What libraries allocate once is not the training's: a small one comes before.
+        # A small training first, so that one-time allocations of libraries are not counted.
         trainer("lenet", 1, False, False)()
         forget_peak()
         before = resident("VmRSS")

@@ -1,4 +1,4 @@
-//! Training steps, beside PyTorch's.
+//! Training steps, compared with PyTorch.
 
 use std::path::Path;
 
@@ -10,13 +10,13 @@ use crate::task::TrainingTask;
 use crate::tensors::{SafetensorsFile, check_close};
 use crate::turns::{BenchContender, Timing, take_turns};
 
-/// The first losses may differ by so much of the largest.
+/// Tolerance of the first losses, relative to the largest.
 const TOLERANCE: f32 = 1e-4;
 
-/// How many losses are compared; as many as `torch_peer.py` says.
+/// Losses compared; as many as `torch_peer.py` reports.
 const LOSSES: usize = 4;
 
-/// How PyTorch trains: whether compiled, and whether with channels last.
+/// A mode in which PyTorch trains: compiled or eager, channels first or last.
 #[derive(Clone, Copy)]
 struct TorchTrainingMode {
     compiled: bool,
@@ -24,7 +24,7 @@ struct TorchTrainingMode {
 }
 
 impl TorchTrainingMode {
-    /// All ways of a task; each is somebody's advice.
+    /// Returns all modes for a task; each is a common recommendation.
     fn all_for(task: &TrainingTask) -> Vec<TorchTrainingMode> {
         let layouts = if task.channels_last { vec![false, true] } else { vec![false] };
         let of = |compiled| layouts.iter().map(move |&channels_last| TorchTrainingMode { compiled, channels_last });
@@ -42,19 +42,19 @@ impl TorchTrainingMode {
     }
 }
 
-/// LeNet: the goal is about the compiled ones.
+/// Measures LeNet; the goal applies to the compiled modes.
 ///
 /// # Errors
-/// Why there is no figure.
+/// Returns the reason why there is no figure.
 pub(crate) fn lenet(stage: &BenchContext, batch: usize) -> Result<Vec<ComparisonRow>, String> {
     let figure = FigureUnit::PerSecond { amount: batch as f64, unit: "samples/s" };
     measure(stage, &crate::task::LENET, batch, figure, PerformanceGoal::SpeedAtLeast(2.0), |way| way.compiled)
 }
 
-/// The transformer: the goal is about the fastest.
+/// Measures the transformer; the goal applies to the fastest mode.
 ///
 /// # Errors
-/// Why there is no figure.
+/// Returns the reason why there is no figure.
 pub(crate) fn seq2seq(stage: &BenchContext) -> Result<Vec<ComparisonRow>, String> {
     let figure = FigureUnit::PerSecond { amount: 1.0, unit: "steps/s" };
     measure(stage, &crate::task::SEQ2SEQ, 64, figure, PerformanceGoal::SpeedAtLeast(1.5), |_| true)
@@ -116,7 +116,7 @@ fn start_peer(
     PeerProcess::start(&mut command, errors)
 }
 
-/// The peer, if its first losses are ours.
+/// Returns the peer if its first losses match ours.
 fn check_losses(ours: &[f32], peer: PeerProcess) -> Result<PeerProcess, String> {
     let said = peer.ready["losses"].as_array().ok_or("no losses")?;
     let theirs: Vec<f32> = said.iter().filter_map(|loss| Some(loss.as_f64()? as f32)).collect();

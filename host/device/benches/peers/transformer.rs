@@ -1,4 +1,5 @@
-//! The base model of Vaswani et al., arXiv:1706.03762, without dropout: one table of words for both sides and the result.
+//! The base model of Vaswani et al., arXiv:1706.03762, without dropout. Encoder, decoder and output share one embedding
+//! table.
 
 use saggar_tensor::op::Scalar;
 use saggar_tensor::{DType, Descriptor, GraphError, NodeId, Shape};
@@ -6,10 +7,10 @@ use saggar_tensor::{DType, Descriptor, GraphError, NodeId, Shape};
 use crate::layers::LayerBuilder;
 use crate::seq2seq::layer;
 
-/// Of the wavelengths of places.
+/// Base of the position wavelengths.
 const BASE: f64 = 10_000.0;
 
-/// Shape of the result: `[b * n, words]`.
+/// Returns the logits. Shape: `[b * n, words]`.
 pub(crate) fn logits(l: &mut LayerBuilder<'_>) -> Result<NodeId, GraphError> {
     let heads = l.start.metadata_number("heads");
     let table = l.parameter("words.weight")?;
@@ -24,7 +25,7 @@ pub(crate) fn logits(l: &mut LayerBuilder<'_>) -> Result<NodeId, GraphError> {
     l.vocabulary_logits(x, table)
 }
 
-/// Shape: words `[b, n]` -> `[b, n, d]`.
+/// Returns the embedding of words. Shape: words `[b, n]` -> `[b, n, d]`.
 fn embed(l: &mut LayerBuilder<'_>, name: &str, table: NodeId) -> Result<NodeId, GraphError> {
     let words = l.input(name)?;
     let x = l.g.gather(table, words, 0)?;
@@ -35,7 +36,7 @@ fn embed(l: &mut LayerBuilder<'_>, name: &str, table: NodeId) -> Result<NodeId, 
     l.g.add(x, places)
 }
 
-/// Sines at even elements, cosines at odd ones.
+/// Returns the position encoding: sines at even elements, cosines at odd ones.
 fn sinusoidal_positions(l: &mut LayerBuilder<'_>, length: usize, width: usize) -> Result<NodeId, GraphError> {
     let number = |at: usize| {
         let (place, element) = ((at / width) as f64, at % width);

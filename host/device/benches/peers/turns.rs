@@ -1,46 +1,46 @@
-//! Contenders take turns, so that what else the machine does meets all of them alike.
+//! Turns: contenders are measured alternately, so that other load on the machine affects all of them alike.
 
 use std::time::{Duration, Instant};
 
 use crate::others::{CpuUsage, OTHERS_MAX};
 use crate::stage::BenchContext;
 
-/// Between turns: threads that spin for a while after their work must not take the next one's cores.
+/// Pause between turns: threads that spin after their work must not take cores from the next contender.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Runs in a turn, at least.
+/// Minimum runs per turn.
 const RUNS_MIN: usize = 2;
 
-/// Stretches of runs in a turn, about.
+/// Approximate stretches of runs per turn.
 const STRETCHES: f64 = 5.0;
 
-/// Runs in a stretch, at most.
+/// Maximum runs per stretch.
 const STRETCH_MAX: u32 = 500;
 
-/// How long the machine is watched before it passes for quiet.
+/// Time for which load is observed to decide whether the machine is quiet.
 const WATCHED: Duration = Duration::from_millis(500);
 
-/// Seconds of a run.
+/// Seconds per run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timing {
-    /// Of the fastest.
+    /// The fastest run.
     pub(crate) best: f64,
-    /// Of the median one.
+    /// The median run.
     pub(crate) median: f64,
 }
 
-/// Who takes turns.
+/// A contender that takes turns.
 pub(crate) struct BenchContender<'a> {
     /// Name and version.
     pub(crate) name: String,
-    /// Measures for about so many seconds.
+    /// Measures for about this many seconds.
     pub(crate) turn: Box<dyn FnMut(f64) -> Result<Timing, String> + 'a>,
 }
 
-/// Measures `run` for about so many seconds.
+/// Measures `run` for about this many seconds.
 ///
 /// # Errors
-/// The run's own.
+/// Returns the error of `run`.
 pub(crate) fn measure_runs(seconds: f64, mut run: impl FnMut() -> Result<(), String>) -> Result<Timing, String> {
     let begun = Instant::now();
     let mut times = Vec::new();
@@ -53,11 +53,11 @@ pub(crate) fn measure_runs(seconds: f64, mut run: impl FnMut() -> Result<(), Str
     Ok(Timing { best: times[0], median: times[times.len() / 2] })
 }
 
-/// As [`measure_runs`], of runs that are only submitted, and waited for at the end of a stretch of them. With `each`, every run is
-/// waited for.
+/// Measures like [`measure_runs`], but runs are only submitted and waited for at the end of a stretch. With `each`,
+/// every run is waited for.
 ///
 /// # Errors
-/// The run's own, and those of waiting.
+/// Returns the error of `run` or `wait`.
 pub(crate) fn measure_batched_runs(
     seconds: f64,
     each: bool,
@@ -87,18 +87,18 @@ pub(crate) fn measure_batched_runs(
     Ok(Timing { best: times[0], median: times[times.len() / 2] })
 }
 
-/// What came out.
+/// The result of all turns.
 pub(crate) struct TurnTimings {
-    /// For each contender the best of its runs, and the median of its turns' medians.
+    /// For each contender the fastest of its runs, and the median of its turns' medians.
     pub(crate) timings: Vec<Timing>,
-    /// The largest share of the cores that others took in a turn that counts.
+    /// The largest share of the cores that other processes took in a turn that counts.
     pub(crate) others: f64,
 }
 
-/// Has all take their turns.
+/// Lets all contenders take their turns.
 ///
 /// # Errors
-/// One cannot go on.
+/// Returns the error of the first contender that fails.
 pub(crate) fn take_turns(contenders: &mut [BenchContender<'_>], stage: &BenchContext) -> Result<TurnTimings, String> {
     let mut turns: Vec<Vec<Timing>> = vec![Vec::new(); contenders.len()];
     let mut worst = 0.0_f64;
@@ -113,7 +113,8 @@ pub(crate) fn take_turns(contenders: &mut [BenchContender<'_>], stage: &BenchCon
     Ok(TurnTimings { timings: turns.iter().map(|turns| combine_turns(turns)).collect(), others: worst })
 }
 
-/// A turn that others left alone, and how much they took. When patience is at its end, the one that they left alone most.
+/// Measures a turn on a quiet machine and returns it with the share that other processes took. If the machine is not
+/// quiet in time, returns the quietest turn.
 fn take_quiet_turn(contender: &mut BenchContender<'_>, seconds: f64, until: Instant) -> Result<(Timing, f64), String> {
     let mut quietest: Option<(Timing, f64)> = None;
     loop {
@@ -130,14 +131,14 @@ fn take_quiet_turn(contender: &mut BenchContender<'_>, seconds: f64, until: Inst
     }
 }
 
-/// Whether others have work now.
+/// Returns whether other processes load the machine now.
 fn is_noisy() -> bool {
     let watch = CpuUsage::now();
     std::thread::sleep(WATCHED);
     watch.others_since() > OTHERS_MAX
 }
 
-/// The best of all, and the median of the medians.
+/// Returns the best of all turns and the median of their medians.
 pub(crate) fn combine_turns(turns: &[Timing]) -> Timing {
     let mut medians: Vec<f64> = turns.iter().map(|turn| turn.median).collect();
     medians.sort_by(f64::total_cmp);

@@ -1,34 +1,35 @@
-//! Which memory a kernel touches, and how the blocks of a dispatch are cut into disjoint slices for it.
+//! Alias check of a kernel: which memory it accesses, and how the blocks of a dispatch are split into disjoint slices
+//! for it.
 //!
-//! Values that share bytes are one region. A region that is written overlaps no other: a kernel of which that is not
-//! true is refused when it is loaded.
+//! Values that share bytes form one region. A written region must not overlap any other. A kernel that violates this is
+//! refused when it is loaded.
 
 use std::collections::BTreeMap;
 
 use saggar_compile::program::{Program, ValueId, ValueLocation};
 
-/// A stretch of one block.
+/// A byte range of one block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MemoryRegion {
-    /// Which block: inputs, variables, constants, outputs and slabs, in this order.
+    /// Index of the block. The order is inputs, variables, constants, outputs, slabs.
     block: usize,
     first_byte: usize,
     bytes: usize,
     written: bool,
 }
 
-/// A kernel's regions, sorted, and where its values are among them.
+/// The sorted regions of a kernel, and the region of each of its values.
 #[derive(Debug, Default)]
 pub(super) struct KernelRegions {
     list: Vec<MemoryRegion>,
     index_of: BTreeMap<ValueId, usize>,
 }
 
-/// A value that overlaps another one that is written, in part.
+/// A written value partly overlaps another one.
 #[derive(Debug)]
 pub(super) struct OverlapError;
 
-/// The block of each place: inputs first, then variables, constants, outputs and slabs.
+/// Returns the block index and byte offset of a location. The order is inputs, variables, constants, outputs, slabs.
 pub(super) fn block_index(program: &Program, place: ValueLocation) -> (usize, usize) {
     let variables = program.inputs.len();
     let constants = variables + program.variables.len();
@@ -44,10 +45,10 @@ pub(super) fn block_index(program: &Program, place: ValueLocation) -> (usize, us
 }
 
 impl KernelRegions {
-    /// The regions of a kernel that reads `reads` and writes `writes`.
+    /// Returns the regions of a kernel that reads `reads` and writes `writes`.
     ///
     /// # Errors
-    /// `OverlapError` where a written region overlaps another one in part.
+    /// Returns `OverlapError` if a written region partly overlaps another one.
     pub(super) fn new(program: &Program, reads: &[ValueId], writes: &[ValueId]) -> Result<KernelRegions, OverlapError> {
         let at = |value: ValueId, written: bool| {
             let place = &program.values[value.index()];
@@ -69,17 +70,17 @@ impl KernelRegions {
         Ok(regions)
     }
 
-    /// Where `value`, one of the kernel's, is in the list.
+    /// Returns the region index of `value`, which must be one of the kernel's values.
     pub(super) fn index_of(&self, value: ValueId) -> usize {
         self.index_of[&value]
     }
 
-    /// Whether the kernel writes a region.
+    /// Returns whether the kernel writes a region.
     pub(super) fn is_written(&self, region: usize) -> bool {
         self.list[region].written
     }
 
-    /// Slices of `blocks` for all regions, in order.
+    /// Splits `blocks` into slices for all regions, in order.
     pub(super) fn split_blocks<'a>(&self, blocks: &'a mut [DispatchBlock<'_>]) -> Vec<RegionSlice<'a>> {
         let mut pieces = Vec::with_capacity(self.list.len());
         let mut blocks = blocks.iter_mut();
@@ -110,7 +111,7 @@ fn split_block<'a>(
 ) {
     let mut byte = 0;
     while let Some(region) = regions.next_if(|region| region.block == at) {
-        // Regions that are only read may overlap one another; the memory up to the last one's end is then shared.
+        // Regions that are only read can overlap. They then share the memory up to the end of the last one.
         let mut end = region.first_byte + region.bytes;
         let mut readers = vec![region];
         while let Some(next) = regions.next_if(|next| next.block == at && next.first_byte < end && !next.written) {
@@ -141,30 +142,30 @@ impl MemoryRegion {
     }
 }
 
-/// The memory behind one input, variable, constant, output or slab, for one dispatch.
+/// The memory of one input, variable, constant, output or slab during one dispatch.
 #[derive(Debug)]
 pub(super) enum DispatchBlock<'a> {
     /// Shared with other dispatches.
     Read(&'a [u8]),
-    /// This dispatch's alone.
+    /// Owned by this dispatch.
     Write(&'a mut [u8]),
 }
 
-/// The memory of one region, for one kernel.
+/// The memory of one region for one kernel.
 #[derive(Debug)]
 pub(super) enum RegionSlice<'a> {
-    /// Read.
+    /// Only read.
     Read(&'a [u8]),
-    /// Written, perhaps read before.
+    /// Written, and possibly read before.
     Write(&'a mut [u8]),
 }
 
 impl<'a> RegionSlice<'a> {
-    /// The bytes of a region that is only read.
+    /// Returns the bytes of a region that is only read.
     pub(super) fn read(&self) -> &'a [u8] {
         match self {
             RegionSlice::Read(bytes) => bytes,
-            RegionSlice::Write(_) => unreachable!("a kernel takes the regions that it writes"),
+            RegionSlice::Write(_) => unreachable!("the caller reads only regions that are not written"),
         }
     }
 
@@ -176,7 +177,7 @@ impl<'a> RegionSlice<'a> {
         }
     }
 
-    /// The bytes of a region that is written; nothing is left in its place.
+    /// Takes the bytes of a region that is written, and leaves an empty slice.
     pub(super) fn take(&mut self) -> &'a mut [u8] {
         match std::mem::replace(self, RegionSlice::Read(&[])) {
             RegionSlice::Write(bytes) => bytes,

@@ -1,22 +1,22 @@
-//! Memory for numbers: zeros at first, on a line of the processor's caches, and large ones in the largest pages that the
-//! system has. A vector across two lines is read as two, and a page of 4 KiB costs a fault when it is first used and a
-//! search of the page tables whenever it has not been used lately.
+//! Zero-initialised memory for numbers, aligned to cache lines. Large buffers use the system's huge pages. Unaligned
+//! vectors would cross cache lines and need two reads, and each 4 KiB page costs a page fault at first use and a page
+//! table walk when it was not used recently.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
 use memmap2::MmapMut;
 
-/// Bytes of a cache line, which the widest vectors fill.
+/// Bytes of a cache line, which is also the widest vector.
 const LINE_BYTES: usize = 64;
-/// The pages that x86-64 and ARM have besides small ones. Memory of that size comes from the system itself.
+/// Bytes of a huge page on x86-64 and ARM. Buffers of at least this size are mapped directly from the system.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// Words of memory.
+/// A buffer of 64-bit words.
 #[derive(Default)]
 pub(super) struct AlignedBuffer {
     memory: AlignedMemory,
-    /// Words before the first line.
+    /// Words before the first cache line.
     first: usize,
     len: usize,
 }
@@ -39,13 +39,13 @@ impl fmt::Debug for AlignedBuffer {
 }
 
 impl AlignedBuffer {
-    /// Zeros for `bytes` bytes. A page of large ones costs only when it is used.
+    /// Returns `bytes` zero bytes. Pages of a large buffer are allocated only when they are touched.
     pub(super) fn zeroed(bytes: usize) -> AlignedBuffer {
         let len = bytes.div_ceil(8);
         if bytes >= HUGE_PAGE_BYTES
             && let Ok(map) = MmapMut::map_anon(len * 8)
         {
-            // Where the system has no larger pages it says so, and small ones do.
+            // If the system has no huge pages, this fails and small pages do.
             #[cfg(target_os = "linux")]
             let _ = map.advise(memmap2::Advice::HugePage);
             return AlignedBuffer { memory: AlignedMemory::Mapped(map), first: 0, len };
@@ -55,17 +55,17 @@ impl AlignedBuffer {
         AlignedBuffer { memory: AlignedMemory::Own(own), first, len }
     }
 
-    /// A copy of these bytes.
+    /// Returns a copy of `bytes`.
     pub(super) fn from_bytes(bytes: &[u8]) -> AlignedBuffer {
         let mut words = AlignedBuffer::zeroed(bytes.len());
         bytemuck::cast_slice_mut::<u64, u8>(&mut words)[..bytes.len()].copy_from_slice(bytes);
         words
     }
 
-    /// Makes them at least as many; what is in them is arbitrary then.
+    /// Grows the buffer to at least `len` words. Its content is arbitrary afterwards.
     pub(super) fn grow(&mut self, len: usize) {
         if self.len < len {
-            // The old ones go first, so that both are never held.
+            // Free the old memory first, so that both are never held at once.
             *self = AlignedBuffer::default();
             *self = AlignedBuffer::zeroed(len * 8);
         }

@@ -1,6 +1,6 @@
-//! An [`ScalarExpr`] made ready for a block evaluator: dimensions that all views walk alike are one, what is the same for
-//! every element is computed once, what is the same along a long row once for each block of it, loads of dense memory are
-//! read in place, and registers share scratch slots.
+//! Bytecode for the block evaluator, compiled from a [`ScalarExpr`]. Dimensions that all views traverse alike are
+//! merged. Values that are equal for every element are computed once, and values that are equal along a long row once
+//! per block. Dense operands are read in place. Registers share scratch slots.
 
 mod merged_dims;
 
@@ -10,152 +10,153 @@ use saggar_compile::program::ValueId;
 use saggar_tensor::DType;
 use saggar_tensor::op::{BinaryOp, RandomDistribution, Scalar, UnaryOp};
 
-/// Iteration dimensions left after merging; a walk keeps its coordinates in an array of this size.
+/// Maximum number of iteration dimensions after merging. A walk keeps its coordinates in an array of this size.
 pub(super) const DIMS_MAX: usize = 16;
 
-/// Elements of the innermost dimension from which blocks keep to one row of it: what is the same along a row is one number
-/// then. Of shorter rows a block has several, since each step of a block costs something whatever its length.
+/// Length of the innermost dimension from which a block stays within one row, so that values that are equal along a row
+/// are computed once. Blocks span several shorter rows, because each step has a fixed cost per block.
 const ROW_MIN: usize = 512;
 
-/// Where a register's block is.
+/// The location of a register's block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RegisterPlace {
     /// In a scratch slot.
     Slot(usize),
-    /// In element 0 of a scratch slot that stays for the whole task, or block: the same for all its elements.
+    /// In element 0 of a scratch slot that is kept for the whole task or block. All elements have this value.
     Uniform(usize),
-    /// In the memory of an operand, dense, from this element on.
+    /// In an operand's dense memory, from this element on.
     Dense {
-        /// Which operand.
+        /// Operand index.
         operand: usize,
-        /// Element of the iteration's first point.
+        /// Element index of the iteration's first point.
         offset: usize,
     },
 }
 
-/// How an operand's memory is bound; decides what may be read in place.
+/// How an operand's memory is bound. Decides whether it can be read in place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OperandBinding {
     /// Only read by this kernel.
     Shared,
-    /// Also written by it, so that elements are copied out before.
+    /// Also written by this kernel, so elements must be copied first.
     Own,
 }
 
 /// One operation on a block of registers.
 #[derive(Clone, Debug)]
 pub(super) struct BytecodeStep {
-    /// Where the result goes.
+    /// Scratch slot of the result.
     pub(super) slot: usize,
-    /// The result's type.
+    /// Data type of the result.
     pub(super) dtype: DType,
-    /// What is done.
+    /// The operation.
     pub(super) op: BytecodeOp,
 }
 
-/// What a step does.
+/// The operation of a step.
 #[derive(Clone, Debug)]
 pub(super) enum BytecodeOp {
-    /// Elements of an operand.
+    /// Loads elements of an operand through a view.
     Load {
-        /// Which operand.
+        /// Operand index.
         operand: usize,
-        /// Which elements.
+        /// The elements to load.
         view: AffineView,
-        /// What stands out of bounds.
+        /// The value of elements out of bounds.
         fill: Option<Scalar>,
     },
-    /// Elements of an operand that lie as the iteration goes, from element `offset` on.
+    /// Copies elements of an operand that is dense in iteration order.
     Copy {
-        /// Which operand.
+        /// Operand index.
         operand: usize,
-        /// Element of the iteration's first point.
+        /// Element index of the iteration's first point.
         offset: usize,
     },
-    /// The folded or contracted elements, dense, held in the register's type.
+    /// Reads the reduced or contracted elements, dense, in the register's type.
     Accumulated {
-        /// Which operand.
+        /// Operand index.
         operand: usize,
     },
-    /// A constant.
+    /// Writes a constant.
     Immediate(Scalar),
-    /// Element indices.
+    /// Writes element indices.
     Index(AffineView),
-    /// Random numbers.
+    /// Writes random numbers.
     Random {
-        /// The operand with the key.
+        /// Operand index of the key.
         operand: usize,
-        /// Which stream.
+        /// Number of the random stream.
         stream: u32,
-        /// What is drawn.
+        /// Distribution of the numbers.
         distribution: RandomDistribution,
-        /// Which elements.
+        /// The elements to generate.
         view: AffineView,
     },
-    /// One operand, of type `from`.
+    /// Applies an operator to one operand of type `from`.
     Unary {
-        /// What.
+        /// The operator.
         op: UnaryOp,
-        /// Of what.
+        /// The operand.
         x: RegisterPlace,
-        /// The operand's type.
+        /// Data type of the operand.
         from: DType,
     },
-    /// Two operands, of type `from`.
+    /// Applies an operator to two operands of type `from`.
     Binary {
-        /// What.
+        /// The operator.
         op: BinaryOp,
         /// First operand.
         a: RegisterPlace,
         /// Second operand.
         b: RegisterPlace,
-        /// The operands' type.
+        /// Data type of the operands.
         from: DType,
     },
-    /// Condition, where not 0, where 0.
+    /// Selects between two values: condition, value if not 0, value if 0.
     Select(RegisterPlace, RegisterPlace, RegisterPlace),
 }
 
-/// Straight-line block code.
+/// Straight-line code for blocks.
 #[derive(Clone, Debug)]
 pub(super) struct BlockBytecode {
     /// Merged iteration dimensions, at least one.
     pub(super) dims: Vec<usize>,
-    /// Run once a task, on one element.
+    /// Steps that run once per task, on one element.
     pub(super) uniform: Vec<BytecodeStep>,
-    /// Run once a block, on its first element.
+    /// Steps that run once per block, on its first element.
     pub(super) per_row: Vec<BytecodeStep>,
-    /// Elements of the rows to which blocks keep, where anything is the same along them.
+    /// Row length in elements if blocks must stay within rows, because some value is equal along a row.
     pub(super) row: Option<usize>,
-    /// Run for every block.
+    /// Steps that run for every block.
     pub(super) body: Vec<BytecodeStep>,
-    /// Where each of the asked registers is after the body.
+    /// Location of each requested register after the body.
     pub(super) results: Vec<RegisterPlace>,
-    /// Types of the asked registers.
+    /// Data types of the requested registers.
     pub(super) dtypes: Vec<DType>,
-    /// Scratch slots needed.
+    /// Number of scratch slots.
     pub(super) slots: usize,
-    /// Operands that the body reads in place: which, from which element on, and the bytes of an element.
+    /// Operands that the body reads in place: operand index, first element, bytes of an element.
     pub(super) streams: Vec<[usize; 3]>,
 }
 
-/// What a routine is made of.
+/// A request to compile bytecode.
 pub(super) struct BytecodeRequest<'a> {
-    /// The code.
+    /// The expression.
     pub(super) expr: &'a ScalarExpr,
-    /// Its iteration space, outermost first.
+    /// The iteration space, outermost dimension first.
     pub(super) dims: &'a [usize],
-    /// Which registers are wanted.
+    /// The registers to return.
     pub(super) results: &'a [Register],
-    /// The operand of `Accumulated`, if there is one, and how it is bound.
+    /// The operand of `Accumulated`, if any, and its binding.
     pub(super) accumulated: Option<(usize, OperandBinding)>,
-    /// Whether blocks may be made to keep to rows.
+    /// Whether blocks can be limited to rows.
     pub(super) by_rows: bool,
 }
 
 impl BlockBytecode {
-    /// Compiles `request`; `operand` says where a value is bound. None where the space has more than [`DIMS_MAX`]
-    /// dimensions that cannot be merged, or an operand that is also written is not read element for element.
+    /// Compiles `request`. `operand` returns the operand index and binding of a value. Returns `None` if the space has
+    /// more than [`DIMS_MAX`] dimensions after merging, or if an operand that is also written is not read element for
+    /// element.
     pub(super) fn new(
         request: &BytecodeRequest<'_>,
         operand: &mut impl FnMut(ValueId) -> (usize, OperandBinding),
@@ -172,12 +173,12 @@ impl BlockBytecode {
         Some(compiler.finish(request))
     }
 
-    /// Operations for one element of the iteration space, for deciding whether threads are worth it.
+    /// Returns the operations per element of the iteration space, to decide whether threads are worth it.
     pub(super) fn operations(&self) -> usize {
         self.body.len() + 1
     }
 
-    /// Elements of the block that begins at `start` in a task that ends at `end`: `most` of them, or fewer.
+    /// Returns the length of the block that begins at `start` in a task that ends at `end`: at most `most` elements.
     pub(super) fn block_len(&self, start: usize, end: usize, most: usize) -> usize {
         let len = most.min(end - start);
         self.row.map_or(len, |row| len.min(row - start % row))
@@ -205,9 +206,9 @@ fn view_of(instruction: &Instruction) -> Option<&AffineView> {
 enum ChangeRate {
     /// Never.
     Task,
-    /// From row to row.
+    /// Once per row.
     Row,
-    /// From element to element.
+    /// With every element.
     Element,
 }
 
@@ -221,7 +222,7 @@ struct BytecodeCompiler {
     places: Vec<Option<RegisterPlace>>,
     dtypes: Vec<DType>,
     instructions: Vec<Instruction>,
-    /// For each register, the last instruction that reads it; `usize::MAX` for results, none for dead code.
+    /// For each register, the last instruction that reads it: `usize::MAX` for results, `None` for dead code.
     last_use: Vec<Option<usize>>,
     free: Vec<usize>,
     slots: usize,
@@ -321,7 +322,7 @@ impl BytecodeCompiler {
                 (BytecodeOp::Random { operand, stream: *stream, distribution: *distribution, view }, rate)
             }
             Instruction::Accumulated => {
-                let (operand, binding) = self.accumulated.expect("only epilogues read what is accumulated");
+                let (operand, binding) = self.accumulated.expect("only epilogues read accumulated elements");
                 if binding == OperandBinding::Shared && dtype != DType::F16 {
                     self.places[index] = Some(RegisterPlace::Dense { operand, offset: 0 });
                     return Some(());
@@ -353,7 +354,7 @@ impl BytecodeCompiler {
         Some(())
     }
 
-    /// How often what a view shows changes.
+    /// Returns how often the elements of a view change.
     fn view_rate(&self, view: &AffineView) -> ChangeRate {
         let last = view.strides.len() - 1;
         let is_long = self.by_rows && self.merged.dims.last().is_some_and(|&row| row >= ROW_MIN);
@@ -366,7 +367,7 @@ impl BytecodeCompiler {
         }
     }
 
-    /// How often what is computed of registers changes.
+    /// Returns how often a value computed from `registers` changes.
     fn registers_rate(&self, registers: &[Register]) -> ChangeRate {
         registers.iter().map(|register| self.rates[register.0 as usize]).max().unwrap_or(ChangeRate::Task)
     }
@@ -391,7 +392,7 @@ impl BytecodeCompiler {
         self.free_operand_slots(index);
     }
 
-    /// Frees the slots of operands that instruction `index` was the last to read.
+    /// Frees the slots of operands whose last reader is instruction `index`.
     fn free_operand_slots(&mut self, index: usize) {
         let mut done = operand_registers(&self.instructions[index]);
         done.sort_unstable();
@@ -426,8 +427,8 @@ impl BytecodeCompiler {
         }
     }
 
-    /// Gives instruction `index` its operand's place. A slot then lives as long as the longer-lived of the two; that
-    /// is simply until the routine's end here, for such instructions are rare.
+    /// Gives instruction `index` the location of its operand. The slot must then live as long as the longer-lived of
+    /// the two. Here it simply lives until the end, because such instructions are rare.
     fn alias(&mut self, index: usize, x: Register) -> Option<()> {
         self.places[index] = Some(self.register_place(x));
         self.rates[index] = self.rates[x.0 as usize];

@@ -1,5 +1,5 @@
-//! Giving up a program on the CPU. Kernels have no way to fail, so a task that is given up unwinds: to the thread that runs the
-//! program, and there no further than to the program's dispatch. What it was to write is left half written.
+//! Cancellation of a program on the CPU. Kernels cannot return errors, so a cancelled task unwinds: up to the thread
+//! that runs the program, and from there up to the program's dispatch. Its outputs are left half written.
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -8,20 +8,20 @@ use crate::cancel::CancelToken;
 use crate::error::DeviceError;
 
 thread_local! {
-    /// The token of the task that this thread computes.
+    /// The token of the task that this thread runs.
     static CURRENT: RefCell<CancelToken> = const { RefCell::new(CancelToken::never()) };
 }
 
-/// What unwinds.
+/// The payload of the unwinding.
 struct CancelUnwind;
 
-/// Gives up the program that this thread computes.
+/// Unwinds out of the program that this thread runs.
 pub(super) fn unwind_cancelled() -> ! {
-    // Without the hook of a panic: nothing is wrong.
+    // Skips the panic hook: a cancellation is not an error.
     resume_unwind(Box::new(CancelUnwind))
 }
 
-/// Unwinds if the task that this thread computes must be given up. For the outer loops of tasks that may take long.
+/// Unwinds if the task that this thread runs is cancelled. For the outer loops of tasks that can take long.
 pub(super) fn check() {
     let is_cancelled = CURRENT.with_borrow(CancelToken::is_cancelled);
     if is_cancelled {
@@ -29,9 +29,9 @@ pub(super) fn check() {
     }
 }
 
-/// Runs a task to which `token` belongs.
+/// Runs a task under `token`.
 pub(super) fn with_token<T>(token: &CancelToken, task: impl FnOnce() -> T) -> T {
-    /// Puts back what was there, also where the task unwinds.
+    /// Restores the previous token, also if the task unwinds.
     struct RestoreToken(CancelToken);
     impl Drop for RestoreToken {
         fn drop(&mut self) {
@@ -46,7 +46,7 @@ pub(super) fn with_token<T>(token: &CancelToken, task: impl FnOnce() -> T) -> T 
 /// Runs a program.
 ///
 /// # Errors
-/// `Cancelled` if it was given up.
+/// Returns `Cancelled` if the program was cancelled.
 pub(super) fn catch_cancelled<T>(program: impl FnOnce() -> T) -> Result<T, DeviceError> {
     catch_unwind(AssertUnwindSafe(program))
         .map_err(|panic| if panic.is::<CancelUnwind>() { DeviceError::Cancelled } else { resume_unwind(panic) })

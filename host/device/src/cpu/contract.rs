@@ -1,4 +1,4 @@
-//! Matrix products, cut into tasks by their shape.
+//! Matrix products, split into tasks by their shape.
 
 use saggar_compile::program::KernelBody;
 use saggar_tensor::DType;
@@ -18,16 +18,16 @@ use super::prepacked::{PackedLayout, PrepackRequest};
 use super::thread_scratch::with_scratch;
 use super::threads::CpuThreads;
 
-/// How products are cut.
+/// How a batch of products is split into tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MatMulSplit {
-    /// Each task computes this many whole batches, and packs their second operands by itself.
+    /// Each task computes this many whole batches and packs their second operands itself.
     Batches(usize),
-    /// Tasks compute tiles of one batch, whose second operand is packed before.
+    /// Tasks compute tiles of one batch, whose second operand is packed beforehand.
     Tiles(GemmPartition),
 }
 
-/// How products of these sizes are cut; with `kept`, all batches share a second operand that is packed already.
+/// Returns how products of these sizes are split. With `kept`, all batches share a second operand that is prepacked.
 fn split_matmul([batch, m, n, k]: [usize; 4], kept: bool) -> MatMulSplit {
     let one = m.saturating_mul(n).saturating_mul(k).max(1);
     let whole = if batch > 1 { TASK_MULTIPLY_ADDS } else { 2 * TASK_MULTIPLY_ADDS_MIN };
@@ -48,15 +48,15 @@ pub(super) struct CpuMatMul {
     batch_strides: [usize; 2],
     layout: PanelLayout,
     split: MatMulSplit,
-    /// The second operand in its packed form, where it stays as it is from one dispatch to the next.
+    /// The prepacked second operand, if it does not change between dispatches.
     prepacked: Option<PrepackRequest>,
-    /// None where the epilogue is another one.
+    /// The fused epilogue, or `None` if the epilogue is of another form.
     epilogue: Option<BiasClampEpilogue>,
     finish: ElementwiseStage,
 }
 
 impl CpuMatMul {
-    /// Prepares a `KernelBody::CpuMatMul`.
+    /// Prepares a `KernelBody::MatMul`.
     pub(super) fn new(planner: &KernelPlanner<'_>, body: &KernelBody) -> Result<CpuMatMul, KernelRefusal> {
         let KernelBody::MatMul { sizes, a, b, transpose_a, transpose_b, batch_stride_a, batch_stride_b, epilogue } =
             body
@@ -85,17 +85,17 @@ impl CpuMatMul {
         })
     }
 
-    /// What it needs in another form.
+    /// Returns the operand that must be prepacked, if any.
     pub(super) fn prepack_request(&self) -> Option<&PrepackRequest> {
         self.prepacked.as_ref()
     }
 
-    /// What is accumulated outside the stores, and a packed operand.
+    /// Returns the bytes of accumulators outside the stores and of a packed operand.
     pub(super) fn workspace_bytes(&self) -> usize {
         4 * (self.finish.workspace_elements() + if self.packs_ahead() { self.layout.len() } else { 0 })
     }
 
-    /// Whether the second operand is packed before the tasks begin: where several of them need the same panels.
+    /// Returns whether the second operand is packed before the tasks begin, because several tasks need the same panels.
     fn packs_ahead(&self) -> bool {
         match self.split {
             MatMulSplit::Tiles(bands) => self.prepacked.is_none() && bands.row_ranges().count() > 1,
@@ -103,7 +103,7 @@ impl CpuMatMul {
         }
     }
 
-    /// Runs it; `kept` is what it asked for.
+    /// Runs the products. `kept` is the prepacked operand of [`CpuMatMul::prepack_request`].
     pub(super) fn run(
         &self,
         threads: &CpuThreads,
@@ -134,13 +134,13 @@ impl CpuMatMul {
         }
     }
 
-    /// Multiply-adds and what follows them.
+    /// Returns the number of multiply-adds and epilogue operations.
     fn operations(&self) -> usize {
         self.finish.elements.saturating_mul(self.sizes[3] + self.finish.operations())
     }
 }
 
-/// One run of a product.
+/// One run of the products.
 struct MatMulRun<'r> {
     product: &'r CpuMatMul,
     threads: &'r CpuThreads,
@@ -164,7 +164,7 @@ impl<'r> MatMulRun<'r> {
         GemmMatrix::new(data, n, k, self.product.transposes[1])
     }
 
-    /// Several whole batches a task.
+    /// Runs several whole batches per task.
     fn run_batches(&self, stores: Vec<&mut [u8]>, sums: &mut [f32], together: usize) {
         let [batch, m, n, _] = self.product.sizes;
         let counts = (0..batch).step_by(together).map(|at| together.min(batch - at) * m * n);
@@ -205,7 +205,7 @@ impl<'r> MatMulRun<'r> {
         });
     }
 
-    /// The second operand of a batch, packed where that is done before.
+    /// Returns the second operand of a batch, packed if tasks share it.
     fn rhs_operand<'p>(&self, batch: usize, out: &'p mut [f32]) -> RhsOperand<'p>
     where
         'r: 'p,
@@ -223,7 +223,7 @@ impl<'r> MatMulRun<'r> {
         RhsOperand::Packed(PackedMatrix { layout, data: out })
     }
 
-    /// A band of rows a task, finished while it is in the cache.
+    /// Runs a band of rows per task, and finishes each band while it is in the cache.
     fn run_bands(&self, mut stores: Vec<&mut [u8]>, sums: &mut [f32], packed: &mut [f32], bands: GemmPartition) {
         let [batch, m, n, _] = self.product.sizes;
         let finish = &self.product.finish;
@@ -263,7 +263,7 @@ impl<'r> MatMulRun<'r> {
         compute(elements_mut(stores[0]), first);
     }
 
-    /// Tiles of rows and panels; what was accumulated is finished afterwards.
+    /// Runs tiles of rows and panels. Accumulated results are finished afterwards.
     fn run_tiles(&self, stores: &mut [&mut [u8]], sums: &mut [f32], packed: &mut [f32], bands: GemmPartition) {
         let [batch, m, n, k] = self.product.sizes;
         let layout = self.product.layout;
@@ -285,7 +285,7 @@ impl<'r> MatMulRun<'r> {
         }
     }
 
-    /// Finishes what was accumulated.
+    /// Runs the epilogue over the accumulated results.
     fn run_epilogue(&self, stores: Vec<&mut [u8]>, sums: &mut [f32]) {
         let finish = &self.product.finish;
         let chunks = finish.split_stores(stores, finish.task_counts());
@@ -296,7 +296,7 @@ impl<'r> MatMulRun<'r> {
     }
 }
 
-/// Adds to each chunk the part of the workspace in which it accumulates; nothing where that is a store.
+/// Pairs each chunk with its part of the accumulator workspace, which is empty if the chunk accumulates in a store.
 pub(super) fn with_accumulators<'a>(
     chunks: Vec<StoreChunk<'a>>,
     mut workspace: &'a mut [f32],
@@ -314,8 +314,8 @@ pub(super) fn with_accumulators<'a>(
     chunks.into_iter().map(window).collect()
 }
 
-/// Computes a chunk's results with `compute`, given where they go and the first one's index, and finishes them while
-/// they are in the cache.
+/// Computes a chunk's results and runs the epilogue while they are in the cache. `compute` gets the destination and the
+/// index of the first result.
 pub(super) fn finish_chunk(
     finish: &ElementwiseStage,
     inputs: &[OperandMemory<'_>],

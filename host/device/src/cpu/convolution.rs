@@ -1,5 +1,5 @@
-//! Convolutions and their adjoints, image by image: patches and matrix products, or a convolution without patches where
-//! that is faster.
+//! Convolutions and their adjoints in NCHW layout, image by image: im2col and matrix products, or a direct convolution
+//! if that is faster.
 
 use saggar_compile::program::{Epilogue, ValueId};
 use saggar_tensor::DType;
@@ -19,12 +19,12 @@ use super::map::ElementwiseStage;
 use super::thread_scratch::{ThreadScratch, buffer, with_scratch};
 use super::threads::CpuThreads;
 
-/// Partial sums of a filter's gradient: enough to share among threads, few enough to add up quickly.
+/// Maximum number of partial sums of a filter gradient: enough to share among threads, few enough to add up quickly.
 const PARTIALS_MAX: usize = 16;
 
-/// Elements of a patch matrix that stay in the second-level cache while they are multiplied.
+/// Elements of a patch matrix that stay in the second-level cache during the multiplication.
 const PATCH_ELEMENTS_MAX: usize = 1 << 16;
-/// Columns past which a patch matrix gains nothing from being wider.
+/// Columns beyond which a wider patch matrix is no faster.
 const PATCH_COLUMNS: usize = 512;
 
 /// Sizes of a convolution.
@@ -40,7 +40,7 @@ struct Conv2dSizes {
 }
 
 impl Conv2dSizes {
-    /// From dimensions of input `[n, c, h, w]`, filter `[o, c/groups, kh, kw]` and result `[n, o, oh, ow]`.
+    /// Derives the sizes from input `[n, c, h, w]`, filter `[o, c/groups, kh, kw]` and result `[n, o, oh, ow]`.
     fn new(conv: &op::Conv2d, input: &[usize], filter: &[usize], result: &[usize]) -> Conv2dSizes {
         let plane = |dims: &[usize]| [dims[2], dims[3]];
         Conv2dSizes {
@@ -52,27 +52,27 @@ impl Conv2dSizes {
         }
     }
 
-    /// Elements of one group of one input image.
+    /// Returns the elements of one group of one input image.
     fn input_elements(&self) -> usize {
         self.channels * self.windows.input[0] * self.windows.input[1]
     }
 
-    /// Columns of one image's patch matrix: output places.
+    /// Returns the columns of one image's patch matrix, one per output place.
     fn patch_columns(&self) -> usize {
         self.windows.output_plane()
     }
 
-    /// Rows of the patch matrix: taps of one group.
+    /// Returns the rows of the patch matrix, one per tap of a group.
     fn patch_rows(&self) -> usize {
         self.channels * self.windows.window[0] * self.windows.window[1]
     }
 
-    /// Elements of one group of one result image.
+    /// Returns the elements of one group of one result image.
     fn result_elements(&self) -> usize {
         self.outputs * self.patch_columns()
     }
 
-    /// Elements of one group of the filter.
+    /// Returns the elements of one group of the filter.
     fn filter_elements(&self) -> usize {
         self.outputs * self.patch_rows()
     }
@@ -81,19 +81,19 @@ impl Conv2dSizes {
         (self.images * self.groups * self.result_elements()).saturating_mul(self.patch_rows())
     }
 
-    /// Images whose patches make one matrix: as many as fit the cache, where one alone has few columns.
+    /// Returns how many images share a patch matrix: as many as fit the cache if one image has few columns, else 1.
     fn images_per_patch_matrix(&self) -> usize {
         let fit = PATCH_ELEMENTS_MAX / (self.patch_rows() * self.patch_columns()).max(1);
         let useful = PATCH_COLUMNS.div_ceil(self.patch_columns().max(1));
         fit.min(useful).max(1)
     }
 
-    /// Whether images are multiplied as they are.
+    /// Returns whether images can be multiplied without im2col.
     fn is_pointwise(&self) -> bool {
         self.windows.is_pointwise() && self.images_per_patch_matrix() == 1
     }
 
-    /// The patch matrix of group `group` of whole images, side by side.
+    /// Returns the patch matrix of group `group` of whole images, side by side.
     fn patch_matrix<'a>(&self, images: &'a [f32], group: usize, words: &'a mut AlignedBuffer) -> &'a [f32] {
         let image = self.groups * self.input_elements();
         let count = images.len() / image.max(1);
@@ -111,7 +111,7 @@ impl Conv2dSizes {
         patches
     }
 
-    /// Group `group` of whole result images as a matrix of output channels and places, images side by side.
+    /// Returns group `group` of whole result images as a matrix `[output channels, places]`, images side by side.
     fn result_matrix<'a>(&self, results: &'a [f32], group: usize, words: &'a mut AlignedBuffer) -> &'a [f32] {
         let image = self.groups * self.result_elements();
         let count = results.len() / image.max(1);
@@ -130,13 +130,13 @@ impl Conv2dSizes {
     }
 }
 
-/// Convolution with an epilogue.
+/// A convolution with an epilogue.
 #[derive(Debug)]
 pub(super) struct CpuConv2dNchw {
     sizes: Conv2dSizes,
-    /// None where images become patches.
+    /// The direct convolution, or `None` for im2col.
     direct: Option<DirectConv2d>,
-    /// None where the epilogue is another one, or runs after patches were multiplied.
+    /// The fused epilogue, or `None` if the epilogue is of another form or runs after an im2col product.
     epilogue: Option<BiasClampEpilogue>,
     dtype: DType,
     input: usize,
@@ -145,7 +145,7 @@ pub(super) struct CpuConv2dNchw {
 }
 
 impl CpuConv2dNchw {
-    /// Prepares a `Body::CpuConv2dNchw` of `[input, filter]`.
+    /// Prepares a `KernelBody::Conv2d` of `[input, filter]`.
     pub(super) fn new(
         planner: &KernelPlanner<'_>,
         conv: &op::Conv2d,
@@ -166,17 +166,17 @@ impl CpuConv2dNchw {
         })
     }
 
-    /// Whether images are convolved as they are, without patches.
+    /// Returns whether images are convolved directly, without im2col.
     pub(super) fn is_direct(&self) -> bool {
         self.direct.is_some()
     }
 
-    /// What is accumulated outside the stores.
+    /// Returns the bytes of accumulators outside the stores.
     pub(super) fn workspace_bytes(&self) -> usize {
         4 * self.finish.workspace_elements()
     }
 
-    /// Runs it.
+    /// Runs the convolution.
     pub(super) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>, workspace: &mut [u64]) {
         let sizes = &self.sizes;
         let image = sizes.groups * sizes.result_elements();
@@ -211,7 +211,7 @@ impl CpuConv2dNchw {
         });
     }
 
-    /// One image, without patches; `bind` of each group.
+    /// Convolves one image directly. `ends` returns the epilogue of a group.
     fn run_direct<'a>(
         &self,
         direct: &DirectConv2d,
@@ -271,7 +271,7 @@ impl CpuConv2dNchw {
     }
 }
 
-/// Adjoint of a convolution in its input.
+/// The gradient of a convolution with respect to its input.
 #[derive(Debug)]
 pub(super) struct CpuInputGradNchw {
     sizes: Conv2dSizes,
@@ -282,7 +282,7 @@ pub(super) struct CpuInputGradNchw {
 }
 
 impl CpuInputGradNchw {
-    /// Prepares a `Body::Conv2dInputGrad` of `[gradient, filter, output]`.
+    /// Prepares a `KernelBody::Conv2dInputGrad` of `[gradient, filter, output]`.
     pub(super) fn new(
         planner: &KernelPlanner<'_>,
         conv: &op::Conv2d,
@@ -297,7 +297,7 @@ impl CpuInputGradNchw {
         })
     }
 
-    /// Runs it.
+    /// Computes the gradient.
     pub(super) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>) {
         let sizes = &self.sizes;
         let output = pieces[self.output].take();
@@ -353,7 +353,7 @@ impl CpuInputGradNchw {
     }
 }
 
-/// Adjoint of a convolution in its filter.
+/// The gradient of a convolution with respect to its filter.
 #[derive(Debug)]
 pub(super) struct CpuFilterGradNchw {
     sizes: Conv2dSizes,
@@ -364,7 +364,7 @@ pub(super) struct CpuFilterGradNchw {
 }
 
 impl CpuFilterGradNchw {
-    /// Prepares a `Body::Conv2dFilterGrad` of `[input, gradient, output]`.
+    /// Prepares a `KernelBody::Conv2dFilterGrad` of `[input, gradient, output]`.
     pub(super) fn new(
         planner: &KernelPlanner<'_>,
         conv: &op::Conv2d,
@@ -379,7 +379,7 @@ impl CpuFilterGradNchw {
         })
     }
 
-    /// Images whose gradients are added up by one task.
+    /// Returns how many images' gradients one task adds up.
     fn images_per_partial(&self) -> usize {
         self.sizes.images.div_ceil(PARTIALS_MAX).max(1)
     }
@@ -388,12 +388,12 @@ impl CpuFilterGradNchw {
         self.sizes.images.div_ceil(self.images_per_partial())
     }
 
-    /// Partial sums.
+    /// Returns the bytes of the partial sums.
     pub(super) fn workspace_bytes(&self) -> usize {
         4 * self.partials() * self.sizes.groups * self.sizes.filter_elements()
     }
 
-    /// Runs it.
+    /// Computes the gradient.
     pub(super) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>, workspace: &mut [u64]) {
         let sizes = &self.sizes;
         let output = pieces[self.output].take();

@@ -1,13 +1,13 @@
-//! A convolution without its patch matrix: tiles of output channels by places stay in registers while every tap of the
-//! window is added to them.
+//! Direct convolution without im2col. Tiles of output channels by output places stay in registers while every tap of
+//! the window is added to them.
 //!
-//! An image is first laid out as planes whose rows lie `pitch` apart, zeros around it. Places are then counted along
-//! those rows as if they were one line, so that the input under a tap is a distance from the place that is the same for
-//! all of them, and vectors run over ends of rows. What they compute there is not kept. A step of the window over
-//! several elements makes as many planes, of which each has the rows and columns that leave the same remainder.
+//! An image is first copied to padded planes whose rows are `pitch` elements long. Output places are numbered along
+//! those rows as if they were one line. The input of a tap then lies at the same distance from every place, and vectors
+//! can run across row ends. The results between rows are discarded. With strides, there is one plane per phase: its
+//! rows and columns are those with the same remainder by the stride.
 //!
-//! Every result is one chain of multiply-adds over the taps in the order of the filter, from zero on. So its bits do not
-//! depend on how places and channels are cut into tiles.
+//! Every result is one chain of multiply-adds over the taps in filter order, from zero on. Its bits therefore do not
+//! depend on how places and channels are split into tiles.
 
 use super::aligned_buffer::AlignedBuffer;
 use super::cancel;
@@ -16,24 +16,24 @@ use super::im2col::{WindowGeometry, copy_row};
 use super::simd::{FusedWork, MulAdd, dispatch_fused};
 use super::thread_scratch::buffer;
 
-/// Output channels of a tile at most: with two vectors of places, their sums, a vector of each and a factor are fifteen
-/// of sixteen registers.
+/// Maximum number of output channels of a tile. With two vectors of places, the sums, a vector of each and a factor
+/// take fifteen of sixteen registers.
 const HEIGHT_MAX: usize = 6;
 /// Places of one vector.
 const LANES: usize = 8;
-/// Taps of the tiles between two looks whether the work is given up.
+/// Taps of the tiles computed between two checks for cancellation.
 const TAPS_BETWEEN_CHECKS: usize = 1 << 14;
-/// Output channels for which a packed product is slow whatever the geometry.
+/// Output channels up to which a packed product is slow for any geometry.
 const FEW_OUTPUTS: usize = 8;
-/// Elements of a group's filter past which it is better packed.
+/// Elements of a group's filter beyond which it is better packed.
 const FILTER_ELEMENTS_MAX: usize = 1 << 18;
-/// Output channels of windows that step over elements, past which making patches is a small part of the work.
+/// Output channels of strided convolutions beyond which im2col is a small part of the work.
 const STEPPED_OUTPUTS_MAX: usize = 64;
-/// Elements that an image may take when it is laid out, besides as many as its patches would have: dilated windows may
-/// reach over any number of zeros.
+/// Elements that a padded image can take beyond the size of its patch matrix. Dilated windows can span any number of
+/// zeros.
 const SPARE_ELEMENTS: usize = 1 << 16;
 
-/// The geometry of a convolution's laid-out images.
+/// A direct convolution: the geometry of its padded images.
 #[derive(Clone, Debug)]
 pub(super) struct DirectConv2d {
     windows: WindowGeometry,
@@ -42,22 +42,23 @@ pub(super) struct DirectConv2d {
     pitch: usize,
     /// Rows of a plane.
     rows: usize,
-    /// Columns of a plane that hold what the image has there.
+    /// Columns of a plane that hold image elements.
     columns: usize,
-    /// For each tap, channels outermost, elements from a place to the input under it.
+    /// For each tap, channels outermost, the distance in elements from a place to its input.
     offsets: Vec<u32>,
-    /// Elements of a laid-out image, and what vectors read behind it.
+    /// Elements of a padded image, including what vectors read beyond its end.
     padded_elements: usize,
 }
 
 impl DirectConv2d {
-    /// For windows over `channels` channels; none where that would take much more memory than patches do.
+    /// Returns the convolution for windows over `channels` channels, or `None` if padded images would take much more
+    /// memory than patches.
     pub(super) fn new(windows: WindowGeometry, channels: usize) -> Option<DirectConv2d> {
         let WindowGeometry { input, window, output, strides, dilations, padding } = windows;
         let last = |axis: usize| (window[axis].max(1) - 1) * dilations[axis] / strides[axis];
         let (rows, wide) = (output[0] + last(0), output[1] + last(1));
         let columns = (input[1] + padding[1]).div_ceil(strides[1]).min(wide);
-        // What lies right of a row is read from the beginning of the next one, as far as both are zeros.
+        // Padding right of a row overlaps the zeros at the beginning of the next row as far as possible.
         let pitch = columns.max(output[1]).max(wide - (padding[1] / strides[1]).min(wide));
         let plane = rows.checked_mul(pitch)?;
         let planes = channels.checked_mul(strides[0])?.checked_mul(strides[1])?;
@@ -78,24 +79,24 @@ impl DirectConv2d {
         Some(DirectConv2d { windows, channels, pitch, rows, columns, offsets, padded_elements: read.max(all) })
     }
 
-    /// Places that are computed: all rows with what lies between them.
+    /// Returns the number of computed places: all rows and the places between them.
     fn computed_places(&self) -> usize {
         let [height, width] = self.windows.output;
         height.saturating_sub(1) * self.pitch + width
     }
 
-    /// Elements from one channel's line of results to the next, with room for vectors that run over.
+    /// Returns the elements from one channel's line of results to the next, with room for vectors that overrun.
     fn line_elements(&self) -> usize {
         self.computed_places().next_multiple_of(LANES) + LANES
     }
 
-    /// Whether this is faster than patches and a packed product, for `outputs` output channels of a group.
+    /// Returns whether this is faster than im2col and a packed product, for `outputs` output channels of a group.
     ///
-    /// Measured on one core of an EPYC (AVX2), in GFLOP/s of patches and of this: 48 and 82 for 32 outputs of 14x14 by
+    /// Measured on one core of an EPYC (AVX2), in GFLOP/s of im2col and of this: 48 and 82 for 32 outputs of 14x14 by
     /// windows of 5x5 over 16 channels, 60 and 77 for 64 of 56x56 by 3x3 over 64, 76 and 77 for 128 of 28x28 over 128,
-    /// 3 and 15 for 64 groups of one channel of 14x14. But 75 and 55 for 256 of 4x4 over 256, where a third of what is
-    /// computed is not kept, and 69 and 59 for 128 of 28x28 over 64 by steps of two, though 12 and 27 for 8 of 48x48
-    /// over 3. A window of one element needs no patches: 67 and 55 for 64 of 56x56 over 64. A filter past the
+    /// 3 and 15 for 64 groups of one channel of 14x14. But 75 and 55 for 256 of 4x4 over 256, where a third of the
+    /// computed places is discarded, and 69 and 59 for 128 of 28x28 over 64 with stride 2, though 12 and 27 for 8 of
+    /// 48x48 over 3. A 1x1 window needs no im2col: 67 and 55 for 64 of 56x56 over 64. A filter larger than the
     /// second-level cache is read again for every image: 53 and 40 for 8 images of 256 of 14x14 over 256.
     pub(super) fn is_faster(&self, outputs: usize) -> bool {
         let kept = self.windows.output_plane();
@@ -106,8 +107,8 @@ impl DirectConv2d {
         !self.windows.is_pointwise() && (few || full) && (outputs <= STEPPED_OUTPUTS_MAX || !stepped)
     }
 
-    /// Convolves one group of one image: `image` is `[channels, height, width]`, `filter` `[outputs, taps]`, and `out`
-    /// `[outputs, height, width]`.
+    /// Convolves one group of one image: `image` is `[channels, height, width]`, `filter` is `[outputs, taps]`, and
+    /// `out` is `[outputs, height, width]`.
     pub(super) fn run(
         &self,
         image: &[f32],
@@ -122,7 +123,7 @@ impl DirectConv2d {
         dispatch_fused(DirectConv2dWork { direct: self, image, filter, out, epilogue: ends, padded: laid_out, lines });
     }
 
-    /// Copies an image's rows to their places among zeros.
+    /// Copies an image's rows to the padded planes.
     #[inline(always)]
     fn pad_image(&self, image: &[f32], laid_out: &mut [f32]) {
         let WindowGeometry { input: [height, width], strides: [down, right], padding: [top, left], .. } = self.windows;
@@ -137,7 +138,8 @@ impl DirectConv2d {
             for row in 0..rows {
                 let (from, to) = (&image[row * width..], &mut to[(top + row) * self.pitch + left..]);
                 copy_vectors(to, from, columns);
-                // As far as the next row's first element, which is written over what a vector more holds.
+                // Fill up to the next row's first element. The next row overwrites what a whole vector writes beyond
+                // it.
                 zero_vectors(&mut to[columns..], self.pitch - columns);
             }
             let end = (top + rows) * self.pitch;
@@ -146,7 +148,7 @@ impl DirectConv2d {
         laid_out[self.channels * plane..].fill(0.0);
     }
 
-    /// The same for windows that step over elements.
+    /// Copies an image's rows to the padded planes of a strided convolution.
     #[inline(always)]
     fn pad_strided_image(&self, image: &[f32], laid_out: &mut [f32]) {
         let WindowGeometry { input: [height, width], strides: [down, right], padding: [top, left], .. } = self.windows;
@@ -173,8 +175,8 @@ impl DirectConv2d {
         }
     }
 
-    /// Computes a line of results for each of `HEIGHT` output channels, in tiles of `WIDTH` places as long as there are as
-    /// many.
+    /// Computes a line of results for each of `HEIGHT` output channels, in tiles of `WIDTH` places and narrower ones
+    /// for the rest.
     #[inline(always)]
     fn run_band<M: MulAdd, const HEIGHT: usize, const WIDTH: usize>(
         &self,
@@ -202,7 +204,7 @@ impl DirectConv2d {
         }
     }
 
-    /// Writes the lines of `channels` to their places.
+    /// Writes the lines of `channels` to the result.
     #[inline(always)]
     fn write_channels(
         &self,
@@ -215,13 +217,13 @@ impl DirectConv2d {
         for (index, channel) in channels.enumerate() {
             for row in 0..height {
                 let from = &lines[index * self.line_elements() + row * self.pitch..];
-                // What reaches past the row is written over with the next one.
+                // The next row overwrites what is written beyond the end of this one.
                 epilogue_vectors(&mut out[(channel * height + row) * width..], from, width, ends.channel(channel));
             }
         }
     }
 
-    // Loops over constants are unrolled, so the sums stay in registers; iterators over them are not.
+    // Loops over constants are unrolled, so the sums stay in registers. Iterators over them are not.
     #[inline(always)]
     fn run_tile<M: MulAdd, const HEIGHT: usize, const WIDTH: usize>(
         &self,
@@ -237,7 +239,7 @@ impl DirectConv2d {
         }
         let mut sums = [[0.0f32; WIDTH]; HEIGHT];
         for (tap, &offset) in self.offsets.iter().enumerate() {
-            let x = laid_out[offset as usize..].first_chunk::<WIDTH>().expect("vectors lie in what is laid out");
+            let x = laid_out[offset as usize..].first_chunk::<WIDTH>().expect("vectors lie in the padded image");
             for channel in 0..HEIGHT {
                 let factor = filters[channel][tap];
                 for place in 0..WIDTH {
@@ -251,7 +253,7 @@ impl DirectConv2d {
     }
 }
 
-/// Copies `count` elements, and those after them up to a whole vector where both sides have them.
+/// Copies `count` elements, rounded up to a whole vector if both sides have room.
 #[inline(always)]
 fn copy_vectors(to: &mut [f32], from: &[f32], count: usize) {
     let whole = count.next_multiple_of(LANES);
@@ -259,7 +261,7 @@ fn copy_vectors(to: &mut [f32], from: &[f32], count: usize) {
     copy_row(&mut to[..count], &from[..count]);
 }
 
-/// Writes what becomes of `count` elements, and of those after them as [`copy_vectors`] copies them.
+/// Applies the epilogue to `count` elements and writes them, rounded up as in [`copy_vectors`].
 #[inline(always)]
 fn epilogue_vectors(to: &mut [f32], from: &[f32], count: usize, end: ChannelBiasClamp) {
     let whole = count.next_multiple_of(LANES);
@@ -273,7 +275,7 @@ fn epilogue_vectors(to: &mut [f32], from: &[f32], count: usize, end: ChannelBias
     }
 }
 
-/// Writes `count` zeros, and more up to a whole vector where there is room.
+/// Writes `count` zeros, and up to a whole vector if there is room.
 #[inline(always)]
 fn zero_vectors(to: &mut [f32], count: usize) {
     match to.first_chunk_mut::<LANES>() {
@@ -282,7 +284,7 @@ fn zero_vectors(to: &mut [f32], count: usize) {
     }
 }
 
-/// One group of one image.
+/// The direct convolution of one group of one image.
 struct DirectConv2dWork<'a> {
     direct: &'a DirectConv2d,
     image: &'a [f32],
@@ -306,7 +308,8 @@ impl FusedWork for DirectConv2dWork<'_> {
         let mut channel = 0;
         for band in 0..bands {
             cancel::check();
-            // Bands of nearly the same height: one of few channels would wait for each multiply-add.
+            // Bands have nearly the same height: a band of few channels would wait for the latency of each
+            // multiply-add.
             let height = (outputs - channel).div_ceil(bands - band);
             let filter = &filter[channel * direct.offsets.len()..];
             match height {
@@ -316,7 +319,7 @@ impl FusedWork for DirectConv2dWork<'_> {
                 4 => direct.run_band::<M, 4, { 2 * LANES }>(laid_out, filter, lines),
                 5 => direct.run_band::<M, 5, { 2 * LANES }>(laid_out, filter, lines),
                 HEIGHT_MAX => direct.run_band::<M, HEIGHT_MAX, { 2 * LANES }>(laid_out, filter, lines),
-                _ => unreachable!("bands are as many as needed"),
+                _ => unreachable!("no band is higher than a tile"),
             }
             direct.write_channels(lines, out, ends, channel..channel + height);
             channel += height;

@@ -1,4 +1,4 @@
-//! What each element type can do: the scalar meaning of every operator, as types that loops are compiled for.
+//! Element types: the scalar meaning of every operator, as types for which loops are compiled.
 
 use bytemuck::Pod;
 use saggar_tensor::DType;
@@ -8,55 +8,55 @@ use super::math;
 
 /// An operator of two operands.
 pub(super) trait BinaryOperator<T, R> {
-    /// The result for one pair.
+    /// Returns the result for one pair.
     fn apply(a: T, b: T) -> R;
 }
 
 /// An operator of one operand.
 pub(super) trait UnaryFunction<T, R> {
-    /// The result for one element.
+    /// Returns the result for one element.
     fn apply(x: T) -> R;
 }
 
-/// A type that registers and accumulators hold. `F16` elements are held as `f32`.
+/// A type of registers and accumulators. `F16` elements are held as `f32`.
 pub(super) trait Element: Pod + Send + Sync + PartialOrd {
-    /// The value of a scalar of this type.
+    /// Converts a scalar to this type.
     fn from_scalar(scalar: Scalar) -> Self;
-    /// A coordinate as a number of this type.
+    /// Converts a coordinate to this type.
     fn from_index(index: i64) -> Self;
-    /// What folding nothing gives.
+    /// Returns the result of reducing no elements.
     fn identity(kind: ReduceKind) -> Self;
-    /// Not a number.
+    /// Returns whether the value is NaN.
     fn is_nan(self) -> bool;
-    /// Sum; integers wrap.
+    /// Returns the sum; integers wrap.
     fn add(self, other: Self) -> Self;
-    /// Difference; integers wrap.
+    /// Returns the difference; integers wrap.
     fn sub(self, other: Self) -> Self;
-    /// Product; integers wrap.
+    /// Returns the product; integers wrap.
     fn mul(self, other: Self) -> Self;
-    /// Quotient; integers truncate, and division by 0 gives 0.
+    /// Returns the quotient; integers truncate, and division by 0 gives 0.
     fn div(self, other: Self) -> Self;
-    /// Power, of floats.
+    /// Returns the power. Only for floats.
     fn pow(self, other: Self) -> Self;
-    /// `-x`, wrapping.
+    /// Returns `-x`; integers wrap.
     fn neg(self) -> Self;
-    /// `|x|`, wrapping.
+    /// Returns `|x|`; integers wrap.
     fn abs(self) -> Self;
-    /// -1, 0, 1 or NaN.
+    /// Returns -1, 0, 1 or NaN.
     fn sign(self) -> Self;
-    /// Whether it is not 0.
+    /// Returns whether the value is not 0.
     fn truth(self) -> bool;
-    /// The same numbers, where this is `f32`.
+    /// Returns the slice as `f32` if this type is `f32`, else `None`.
     fn floats(_: &[Self]) -> Option<&[f32]> {
         None
     }
-    /// The same numbers to write, where this is `f32`.
+    /// Returns the mutable slice as `f32` if this type is `f32`, else `None`.
     fn floats_mut(_: &mut [Self]) -> Option<&mut [f32]> {
         None
     }
 }
 
-/// Defines operators as types: name, and what they make of two operands.
+/// Defines binary operators as types: a name, and an expression over two operands.
 macro_rules! operators {
     ($($name:ident: $result:ty = |$a:ident, $b:ident| $body:expr;)*) => {$(
         pub(super) struct $name;
@@ -75,7 +75,7 @@ operators! {
     Mul: T = |a, b| a.mul(b);
     Div: T = |a, b| a.div(b);
     Pow: T = |a, b| a.pow(b);
-    // Without a branch between the two, so that loops become vector code.
+    // Without a branch between the two values, so that loops are vectorised.
     Max: T = |a, b| if a.is_nan() | (a > b) { a } else { b };
     Min: T = |a, b| if a.is_nan() | (a < b) { a } else { b };
     Equal: u8 = |a, b| u8::from(a == b);
@@ -86,7 +86,7 @@ operators! {
     LogicalXor: u8 = |a, b| u8::from(a.truth() ^ b.truth());
 }
 
-/// Defines functions as types: name, element types, and what they make of an operand.
+/// Defines unary functions as types: a name, element types, and an expression over one operand.
 macro_rules! functions {
     ($($name:ident $(<$t:ident>)?: $from:ty => $to:ty = |$x:ident| $body:expr;)*) => {$(
         pub(super) struct $name;
@@ -179,7 +179,7 @@ impl Element for f32 {
         } else if self < 0.0 {
             -1.0
         } else {
-            // Zero keeps its sign, and NaN stays.
+            // Zero keeps its sign, and NaN stays NaN.
             self
         }
     }
@@ -258,7 +258,7 @@ macro_rules! integer {
 
 integer!(i64 u64 i32 u32 i8 u8);
 
-/// Runs an expression with `$t` as the type that holds elements of a data type in registers.
+/// Evaluates an expression with `$t` as the register type of a data type.
 macro_rules! with_element {
     ($dtype:expr, $t:ident => $body:expr) => {
         match $dtype {
@@ -295,7 +295,7 @@ macro_rules! with_element {
 }
 pub(super) use with_element;
 
-/// Bytes an element of `dtype` takes in a register or accumulator.
+/// Returns the bytes of an element of `dtype` in a register or accumulator.
 pub(super) fn register_bytes(dtype: DType) -> usize {
     match dtype {
         DType::F32 | DType::F16 | DType::I32 | DType::U32 => 4,

@@ -1,4 +1,4 @@
-//! Loops over blocks of registers: apply an operator, fold, accumulate.
+//! Loops over blocks of registers: operators, reductions, accumulation.
 
 use bytemuck::Pod;
 use saggar_tensor::op::ReduceKind;
@@ -7,12 +7,12 @@ use super::element::{Add, BinaryOperator, Element, Max, Min, Mul, UnaryFunction}
 use super::simd::{self, SimdWork};
 use super::vector::{self, VectorIsa, VectorWork};
 
-/// An operand: a register's block, or one value for all of it.
+/// An operand: a block of elements, or one value for the whole block.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum BlockSource<'a, T> {
-    /// One element for each of the block's.
+    /// One value per element.
     Slice(&'a [T]),
-    /// The same for all.
+    /// One value for all elements.
     Scalar(T),
 }
 
@@ -53,7 +53,7 @@ impl<T: Copy, R, O: BinaryOperator<T, R>> SimdWork for BinaryLoop<'_, T, R, O> {
     }
 }
 
-/// `out[i] = O(a[i], b[i])`.
+/// Computes `out[i] = O(a[i], b[i])`.
 pub(super) fn apply_binary<T: Copy, R, O: BinaryOperator<T, R>>(
     a: BlockSource<'_, T>,
     b: BlockSource<'_, T>,
@@ -84,7 +84,7 @@ impl<T: Copy, R: Copy, F: UnaryFunction<T, R>> SimdWork for UnaryLoop<'_, T, R, 
     }
 }
 
-/// `out[i] = F(x[i])`.
+/// Computes `out[i] = F(x[i])`.
 pub(super) fn apply_unary<T: Copy, R: Copy, F: UnaryFunction<T, R>>(x: BlockSource<'_, T>, out: &mut [R]) {
     simd::dispatch(UnaryLoop { x, out, function: std::marker::PhantomData::<F> });
 }
@@ -127,7 +127,7 @@ impl<T: Copy> SimdWork for SelectLoop<'_, T> {
     }
 }
 
-/// `out[i] = condition[i] != 0 ? a[i] : b[i]`.
+/// Computes `out[i] = condition[i] != 0 ? a[i] : b[i]`.
 pub(super) fn select<T: Copy>(
     condition: BlockSource<'_, u8>,
     a: BlockSource<'_, T>,
@@ -137,7 +137,7 @@ pub(super) fn select<T: Copy>(
     simd::dispatch(SelectLoop { condition, a, b, out });
 }
 
-/// `out[i] = x[i]`.
+/// Computes `out[i] = x[i]`.
 #[inline(always)]
 pub(super) fn copy<T: Copy>(x: BlockSource<'_, T>, out: &mut [T]) {
     match x {
@@ -146,9 +146,10 @@ pub(super) fn copy<T: Copy>(x: BlockSource<'_, T>, out: &mut [T]) {
     }
 }
 
-/// Accumulators of one fold: one 512-bit vector, or two of 256 bits, and fixed, so that every machine adds in one order.
+/// Accumulators of one reduction: one 512-bit vector, or two of 256 bits. The number is fixed, so that every machine
+/// adds in the same order.
 const LANES: usize = 16;
-/// Numbers of the narrowest vectors.
+/// Elements of the narrowest vectors.
 const LANES_MIN: usize = 4;
 
 struct FoldRows<'a, T, O> {
@@ -176,7 +177,7 @@ impl<T: Element, O: BinaryOperator<T, T>> SimdWork for FoldRows<'_, T, O> {
     }
 }
 
-/// Neighbours at half of the distance, again and again.
+/// Combines the lanes pairwise, halving the distance each time.
 #[inline(always)]
 fn fold_lanes<T: Element, O: BinaryOperator<T, T>>(mut lanes: [T; LANES]) -> T {
     let mut width = LANES / 2;
@@ -189,7 +190,7 @@ fn fold_lanes<T: Element, O: BinaryOperator<T, T>>(mut lanes: [T; LANES]) -> T {
     lanes[0]
 }
 
-/// Rows of `float32`, whose lanes are explicit vectors: compilers do not keep an array of lanes in registers.
+/// Reduces rows of `f32` with explicit vectors, because compilers do not keep an array of lanes in registers.
 struct FoldRowsF32<'a> {
     kind: ReduceKind,
     values: &'a [f32],
@@ -239,14 +240,14 @@ impl FoldRowsF32<'_> {
 fn combine_vectors<S: VectorIsa>(s: S, kind: ReduceKind, a: S::V, b: S::V) -> S::V {
     match kind {
         ReduceKind::Sum => s.add(a, b),
-        // Negative zero is what adding changes nothing.
+        // Adding negative zero changes no value.
         ReduceKind::Product => s.mul_add(a, b, s.splat(-0.0)),
         ReduceKind::Max => s.larger(a, b),
         ReduceKind::Min => s.smaller(a, b),
     }
 }
 
-/// Rows of `width` values, each folded in one fixed order that depends on the width alone.
+/// Reduces rows of `width` values, each in a fixed order that depends on the width alone.
 pub(super) fn fold_rows<T: Element>(kind: ReduceKind, values: &[T], width: usize, out: &mut [T]) {
     fn run<T: Element, O: BinaryOperator<T, T>>(identity: T, values: &[T], width: usize, out: &mut [T]) {
         simd::dispatch(FoldRows { identity, values, width, out, operator: std::marker::PhantomData::<O> });
@@ -264,7 +265,7 @@ pub(super) fn fold_rows<T: Element>(kind: ReduceKind, values: &[T], width: usize
     }
 }
 
-/// `values` folded in one fixed order that depends on their number alone.
+/// Reduces `values` in a fixed order that depends on their number alone.
 pub(super) fn fold<T: Element>(kind: ReduceKind, values: &[T]) -> T {
     let mut out = [T::identity(kind)];
     if !values.is_empty() {
@@ -292,7 +293,7 @@ impl<T: Element, O: BinaryOperator<T, T>> SimdWork for AccumulateLoop<'_, T, O> 
     }
 }
 
-/// `sums[i] = kind(sums[i], values[i])` with each row of values, which are as wide as the sums.
+/// Computes `sums[i] = kind(sums[i], values[i])` for each row of values, which are as wide as the sums.
 pub(super) fn accumulate<T: Element>(kind: ReduceKind, sums: &mut [T], values: &[T]) {
     fn run<T: Element, O: BinaryOperator<T, T>>(sums: &mut [T], values: &[T]) {
         simd::dispatch(AccumulateLoop { sums, values, operator: std::marker::PhantomData::<O> });
@@ -305,12 +306,12 @@ pub(super) fn accumulate<T: Element>(kind: ReduceKind, sums: &mut [T], values: &
     }
 }
 
-/// Bytes as elements. Memory is aligned for every type: blocks start at 8 bytes, values in slabs at 64.
+/// Casts bytes to elements. Memory is aligned for every type: blocks start at 8 bytes, values in slabs at 64.
 pub(super) fn elements<T: Pod>(bytes: &[u8]) -> &[T] {
     bytemuck::cast_slice(bytes)
 }
 
-/// Bytes as elements to write.
+/// Casts bytes to mutable elements.
 pub(super) fn elements_mut<T: Pod>(bytes: &mut [u8]) -> &mut [T] {
     bytemuck::cast_slice_mut(bytes)
 }

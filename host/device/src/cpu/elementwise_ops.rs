@@ -1,4 +1,4 @@
-//! From operators to the loops that compute them: every operator of the unary and binary families.
+//! Dispatch of unary and binary operators to the loops that compute them.
 
 use saggar_tensor::DType;
 use saggar_tensor::op::{BinaryOp, UnaryOp};
@@ -6,7 +6,7 @@ use saggar_tensor::op::{BinaryOp, UnaryOp};
 use super::element::{self, Element, UnaryFunction, with_element};
 use super::elementwise_loops::{BlockSource, apply_binary, apply_unary, elements_mut};
 
-/// Conversion between element types, as `UnaryOp::Cast` has it and Rust's `as`.
+/// Conversion between element types with the semantics of `UnaryOp::Cast`, which are those of Rust's `as`.
 struct CastFunction;
 
 macro_rules! conversions {
@@ -30,11 +30,11 @@ conversions! {
     u8 => f32 i64 u64 i32 u32 i8 u8;
 }
 
-/// An element type with the operators that only some types have.
+/// An element type, with the operators that only some types have.
 pub(super) trait ElementOps: Element {
-    /// An operator of floats alone.
+    /// Computes an operator that only floats have.
     fn float(op: UnaryOp, x: BlockSource<'_, Self>, out: &mut [Self]);
-    /// A conversion.
+    /// Computes a conversion.
     fn cast(to: DType, x: BlockSource<'_, Self>, bytes: &mut [u8], len: usize);
 }
 

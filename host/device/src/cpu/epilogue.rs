@@ -1,5 +1,5 @@
-//! The usual end of a convolution, recognized in its epilogue: a number added to each channel, and a least value. Both
-//! are applied where results are written; any other epilogue runs over the results afterwards.
+//! The common epilogue of convolutions and matrix products: add a bias per channel and clamp from below. It is fused
+//! into the writing of results. Any other epilogue runs over the results afterwards.
 
 use saggar_compile::expr::{AffineView, Instruction, Register, ScalarExpr};
 use saggar_compile::program::{Epilogue, ValueId};
@@ -11,25 +11,25 @@ use super::element::{BinaryOperator, Element as _, Max};
 use super::elementwise_loops::elements;
 use super::kernel_plan::KernelPlanner;
 
-/// What an epilogue does to each element of `[n, channels, height, width]`.
+/// A bias and a lower bound for each element of `[n, channels, height, width]`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct BiasClampEpilogue {
-    /// The region of the number for each channel, `float32[channels]`.
+    /// Region of the bias, `float32[channels]`.
     bias: Option<usize>,
-    /// Negative infinity where there is none.
+    /// Lower bound, or negative infinity without a clamp.
     least: f32,
 }
 
-/// An ending with its operand.
+/// An epilogue bound to its operand.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BoundBiasClamp<'a> {
-    /// For each channel of a group.
+    /// Bias of each channel of a group.
     pub(super) bias: Option<&'a [f32]>,
-    /// Negative infinity where there is none.
+    /// Lower bound, or negative infinity without a clamp.
     pub(super) least: f32,
 }
 
-/// What becomes of one channel's elements.
+/// The epilogue of one channel.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ChannelBiasClamp {
     bias: f32,
@@ -37,7 +37,7 @@ pub(super) struct ChannelBiasClamp {
 }
 
 impl BiasClampEpilogue {
-    /// The ending that an epilogue over `dims`, with channels along `axis`, is, if it is one.
+    /// Recognizes an epilogue over `dims` with channels along `axis`. Returns `None` if it is of another form.
     pub(super) fn recognize(
         planner: &KernelPlanner<'_>,
         dims: &[usize],
@@ -60,44 +60,45 @@ impl BiasClampEpilogue {
             Some(_) | None if is_accumulated_f32(expr, sum) => None,
             Some(_) | None => return None,
         };
-        // An operand that this kernel writes as well is the evaluator's.
+        // If this kernel also writes the operand, the evaluator must run the epilogue.
         let bias = bias.map(|value| planner.operand(value)).transpose().ok()?;
         Some(BiasClampEpilogue { bias, least })
     }
 
-    /// With the operand that is in these pieces, for all channels.
+    /// Binds the bias of all channels to its memory in `pieces`.
     pub(super) fn bind<'a>(&self, pieces: &[RegionSlice<'a>]) -> BoundBiasClamp<'a> {
         BoundBiasClamp { bias: self.bias.map(|region| elements(pieces[region].read())), least: self.least }
     }
 }
 
 impl<'a> BoundBiasClamp<'a> {
-    /// What leaves elements as they are.
+    /// The epilogue that leaves elements unchanged.
     pub(super) const NONE: BoundBiasClamp<'static> = BoundBiasClamp { bias: None, least: f32::NEG_INFINITY };
 
-    /// For channels from `first` on.
+    /// Returns the epilogue for channels from `first` on.
     pub(super) fn skip_channels(self, first: usize) -> BoundBiasClamp<'a> {
         BoundBiasClamp { bias: self.bias.map(|bias| &bias[first..]), ..self }
     }
 
-    /// What becomes of a channel of the group.
+    /// Returns the epilogue of one channel of the group.
     #[inline(always)]
     pub(super) fn channel(&self, channel: usize) -> ChannelBiasClamp {
-        // Negative zero is what adding changes nothing.
+        // Adding negative zero changes no value.
         ChannelBiasClamp { bias: self.bias.map_or(-0.0, |bias| bias[channel]), least: self.least }
     }
 }
 
 impl ChannelBiasClamp {
-    /// What becomes of an element: the bits of an epilogue that is evaluated.
+    /// Applies the epilogue to one element. Gives the same bits as the evaluator.
     #[inline(always)]
     pub(super) fn apply(self, x: f32) -> f32 {
         <Max as BinaryOperator<f32, f32>>::apply(x + self.bias, self.least)
     }
 }
 
-/// The register of which this one is the larger, or NaN, and a constant: as a maximum, or chosen where it is not at most
-/// the constant (`tensor::nn::relu`). Both give the same bits.
+/// Matches the maximum of a register and a constant, with NaN propagated. It can be written as a maximum, or as a
+/// selection if the register is not at most the constant (`tensor::nn::relu`); both give the same bits. Returns the
+/// register and the constant, or `None`.
 fn match_relu(expr: &ScalarExpr, register: Register) -> Option<(Register, f32)> {
     match expr.instructions[register.0 as usize].0 {
         Instruction::Binary(BinaryOp::Max, x, least) => Some((x, as_immediate(expr, least)?)),
@@ -127,19 +128,19 @@ fn as_immediate(expr: &ScalarExpr, register: Register) -> Option<f32> {
     Some(f32::from_scalar(scalar))
 }
 
-/// The accumulated element, of the type that this kernel writes.
+/// Returns whether the register is the accumulated element, in the type that this kernel writes.
 fn is_accumulated_f32(expr: &ScalarExpr, register: Register) -> bool {
     expr.is_accumulated(register) && expr.instructions[register.0 as usize].1 == DType::F32
 }
 
-/// The value that is loaded by channel.
+/// Returns the value that the register loads per channel, or `None`.
 fn match_channel_bias(expr: &ScalarExpr, register: Register, dims: &[usize], axis: usize) -> Option<ValueId> {
     let Instruction::Load { value, view, .. } = &expr.instructions[register.0 as usize].0 else { return None };
     varies_by_channel_alone(view, dims, axis).then_some(*value)
 }
 
 fn varies_by_channel_alone(view: &AffineView, dims: &[usize], axis: usize) -> bool {
-    // The view may have a dimension before those of `dims`, of size 1.
+    // The view can have extra leading dimensions of size 1.
     let skipped = view.strides.len() - dims.len();
     let mut steps = view.strides[skipped..].iter().zip(dims).enumerate();
     view.offset == 0
@@ -156,7 +157,7 @@ mod tests {
     use super::super::kernel_plan::PreparedKernel;
     use super::*;
 
-    /// Whether a convolution of `images` images with a bias and this end runs without its epilogue.
+    /// Returns whether a convolution of `images` images with a bias and this end is fused with its epilogue.
     fn fuses_epilogue(images: usize, end: impl Fn(&mut GraphBuilder, NodeId) -> Result<NodeId, GraphError>) -> bool {
         let mut g = GraphBuilder::new();
         let mut input = |name: &str, dims: &[usize]| {

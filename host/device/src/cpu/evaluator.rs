@@ -1,4 +1,4 @@
-//! Runs a routine block by block: every step is one tight loop over a block that stays in the first-level cache.
+//! Evaluator of block bytecode: every step is one tight loop over a block that stays in the first-level cache.
 
 use bytemuck::Pod;
 use saggar_compile::expr::AffineView;
@@ -16,10 +16,10 @@ use super::thread_scratch::ThreadScratch;
 use super::vector;
 use crate::half;
 
-/// Elements a step works on at a time: 4 KiB of `f32`, so that a dozen registers stay in the first-level cache.
+/// Elements of a block: 4 KiB of `f32`, so that a dozen registers stay in the first-level cache.
 pub(super) const BLOCK_ELEMENTS: usize = 1024;
 
-/// Operands of fewer bytes stay in the caches near the processor.
+/// Bytes from which an operand is prefetched. Smaller operands stay in the caches near the processor.
 const PREFETCHED_BYTES_MIN: usize = 1 << 18;
 
 /// The memory of one operand.
@@ -29,25 +29,25 @@ pub(super) enum OperandMemory<'a> {
     Memory(&'a [u8]),
     /// The part of store `.0` that this task writes.
     Own(usize),
-    /// The part of what is folded or contracted that this task finishes.
+    /// The part of the reduced or contracted elements that this task finishes.
     Accumulated,
 }
 
-/// What a task's steps read.
+/// The memory that a task's steps read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EvaluationFrame<'a> {
-    /// For each operand of the routine.
+    /// Memory of each operand of the bytecode.
     pub(super) inputs: &'a [OperandMemory<'a>],
-    /// What this task writes.
+    /// The stores of this task.
     pub(super) own: &'a [&'a mut [u8]],
-    /// Folded or contracted elements, from `first` on.
+    /// Reduced or contracted elements, from `first` on.
     pub(super) accumulated: &'a [u8],
     /// Iteration index of the first element of `own` and `accumulated`.
     pub(super) first: usize,
 }
 
 impl<'a> EvaluationFrame<'a> {
-    /// An operand's memory and the iteration index at which it starts.
+    /// Returns an operand's memory and the iteration index at which it starts.
     fn operand_bytes(&self, operand: usize) -> (&'a [u8], usize) {
         match self.inputs[operand] {
             OperandMemory::Memory(bytes) => (bytes, 0),
@@ -58,7 +58,7 @@ impl<'a> EvaluationFrame<'a> {
 }
 
 impl BlockBytecode {
-    /// Computes what is the same for all elements. Before any block of a task.
+    /// Computes the values that are equal for all elements. Must run before the first block of a task.
     pub(super) fn run_uniform_steps(&self, scratch: &mut ThreadScratch, frame: EvaluationFrame<'_>) {
         if scratch.slots.len() < self.slots {
             scratch.slots.resize_with(self.slots, || AlignedBuffer::zeroed(8 * BLOCK_ELEMENTS));
@@ -68,8 +68,8 @@ impl BlockBytecode {
         }
     }
 
-    /// Computes iteration indices `start..start + len`, at most [`BLOCK_ELEMENTS`] of them and of one row where the routine keeps to
-    /// rows, and asks for the memory of those from `next` on.
+    /// Computes iteration indices `start..start + len`: at most [`BLOCK_ELEMENTS`], and within one row if the bytecode
+    /// has rows. Prefetches the memory of indices from `next` on.
     pub(super) fn run_block(
         &self,
         scratch: &mut ThreadScratch,
@@ -90,8 +90,8 @@ impl BlockBytecode {
         }
     }
 
-    /// Asks for a step's share of the memory that the next block reads: the processor's own prefetching begins anew with
-    /// every block, and what a block waits for its first lines takes as long as a step.
+    /// Prefetches one step's share of the memory that the next block reads. Hardware prefetching starts over with every
+    /// block, and waiting for a block's first cache lines takes as long as a step.
     fn prefetch_next_block(&self, number: usize, frame: EvaluationFrame<'_>, start: usize, len: usize) {
         for &[operand, offset, size] in &self.streams {
             let (memory, first) = frame.operand_bytes(operand);
@@ -106,7 +106,7 @@ impl BlockBytecode {
         }
     }
 
-    /// The register of asked result `write_indices` after [`BlockBytecode::run_block`].
+    /// Returns the register of result `index` after [`BlockBytecode::run_block`].
     pub(super) fn result<'s, T: Pod>(
         &self,
         index: usize,
@@ -140,7 +140,7 @@ impl BlockBytecode {
             }
             BytecodeOp::Accumulated { operand } => {
                 let (memory, first) = frame.operand_bytes(*operand);
-                // What is accumulated is held in the register's type, also where that is wider than memory's.
+                // Accumulated elements are held in the register's type, which can be wider than the type in memory.
                 with_element!(step.dtype, T => {
                     let values = &elements::<T>(memory)[start - first..][..len];
                     elementwise_loops::copy(BlockSource::Slice(values), &mut elements_mut::<T>(bytes)[..len]);
@@ -232,7 +232,7 @@ struct InnermostRun<'a> {
     len: usize,
 }
 
-/// Cuts `start..start + len` of a row-major space into runs.
+/// Splits `start..start + len` of a row-major space into runs.
 #[inline(always)]
 fn for_each_run(dims: &[usize], start: usize, len: usize, mut visit: impl FnMut(InnermostRun<'_>)) {
     let mut coordinates = [0; DIMS_MAX];
@@ -300,7 +300,7 @@ fn gather_view<T: Copy>(memory: &[T], dims: &[usize], view: &AffineView, fill: T
     for_each_run(dims, start, out.len(), |run| {
         let out = &mut out[run.at..][..run.len];
         let first = run.coordinates[last] as i64;
-        // The part of the run within bounds, as positions in it.
+        // The part of the run within bounds, as positions in the run.
         let (mut low, mut high) = (0i64, run.len as i64);
         for bound in &view.bounds {
             if bound.dim == last {
@@ -325,8 +325,8 @@ fn gather_view<T: Copy>(memory: &[T], dims: &[usize], view: &AffineView, fill: T
     });
 }
 
-/// A view without bounds that only goes forward. Its two innermost dimensions are one loop: runs of transposed and of
-/// broadcast operands are too short to be worth a call each.
+/// Reads a view without bounds and with non-negative strides. Its two innermost dimensions are one loop, because runs
+/// of transposed and broadcast operands are too short for a call each.
 struct StridedGather<'a, T> {
     memory: &'a [T],
     dims: &'a [usize],
@@ -350,7 +350,7 @@ impl<T: Copy> SimdWork for StridedGather<'_, T> {
             *coordinate = row % size;
             row /= size;
         }
-        // Elements of the first row that lie before the block.
+        // Elements of the first row before the block.
         let (mut skip, mut rest) = (start % inner, out);
         let mut from = element_index(view, &coordinates[..last]);
         loop {
@@ -376,7 +376,7 @@ impl<T: Copy> SimdWork for StridedGather<'_, T> {
     }
 }
 
-/// `out[i] = from[i * step]`.
+/// Copies `out[i] = from[i * step]`.
 #[inline(always)]
 fn copy_forward<T: Copy>(from: &[T], step: usize, out: &mut [T]) {
     match step {
@@ -395,7 +395,7 @@ fn copy_forward<T: Copy>(from: &[T], step: usize, out: &mut [T]) {
     }
 }
 
-/// `out[i] = memory[index + i * stride]`.
+/// Copies `out[i] = memory[index + i * stride]`.
 fn copy_strided<T: Copy>(memory: &[T], index: i64, stride: i64, out: &mut [T]) {
     let index = usize::try_from(index).expect("a view stays within its value");
     match stride {
@@ -423,7 +423,7 @@ fn write_indices<T: Element>(dims: &[usize], view: &AffineView, start: usize, ou
     });
 }
 
-/// Coordinates along a run.
+/// Writes coordinates along a run.
 struct IndexRamp<'a, T> {
     first: i64,
     step: i64,

@@ -1,4 +1,4 @@
-//! A loaded program: prepared kernels, run in scratch memory of its owner.
+//! A loaded program: prepared kernels that run in their owner's scratch memory.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -31,25 +31,25 @@ pub(super) struct CpuExecutable {
     workspace_bytes: usize,
     written: Vec<bool>,
     threads: Arc<CpuThreads>,
-    /// What a dispatch does, counted in the first one, which takes all threads.
+    /// Operations of a dispatch, counted during the first one, which uses all threads.
     operations: OnceLock<usize>,
     room: Arc<DeviceMemoryBudget>,
     meter: Meter,
     scratch: Arc<ScratchPool>,
 }
 
-/// Programs of up to so many operations, some 100 microseconds of a core, run on the thread that asks: waking others would
-/// take longer than they save.
+/// Operations up to which a program runs on the calling thread, some 100 microseconds of a core. Waking other threads
+/// would take longer than they save.
 const SINGLE_THREAD_OPERATIONS_MAX: usize = 1 << 22;
-/// Programs of up to so many, some 5 milliseconds, do so where others run already on half of the cores: those have enough to
-/// do, and changing threads in every kernel would only cost.
+/// Operations up to which a program runs on the calling thread if other programs occupy half of the cores, some 5
+/// milliseconds of a core. The cores are busy enough then, and sharing every kernel would only cost time.
 const CROWDED_OPERATIONS_MAX: usize = 1 << 28;
 
 impl CpuExecutable {
-    /// Prepares every kernel, copies constants, and sees to scratch memory for one dispatch.
+    /// Prepares every kernel, copies constants, and allocates scratch memory for one dispatch.
     ///
     /// # Errors
-    /// `OutOfMemory`; `NoRoom`; `Unsupported` where a kernel cannot be run; `Cancelled`.
+    /// Returns `OutOfMemory`, `InsufficientMemory`, `Unsupported` if a kernel cannot run, or `Cancelled`.
     pub(super) fn new(
         program: Arc<Program>,
         threads: Arc<CpuThreads>,
@@ -75,7 +75,7 @@ impl CpuExecutable {
         for &variable in &program.written_variables {
             written[variable as usize] = true;
         }
-        // Memory that is missing is missed now and not in a dispatch.
+        // Allocates scratch memory now, so that missing memory is an error here and not in a dispatch.
         scratch.put_back(scratch.take(&program, workspace_bytes)?);
         Ok(CpuExecutable {
             program,
@@ -91,7 +91,7 @@ impl CpuExecutable {
         })
     }
 
-    /// What kernels need in another form than that in memory.
+    /// Returns the prepacked operand of each kernel, or `None` if a kernel needs none.
     fn prepacked_operands(
         &self,
         given: &[DispatchTensor<'_>],
@@ -103,13 +103,15 @@ impl CpuExecutable {
                 Some(given) => (given.port, given.memory),
                 None => ("a constant", &self.constants[kept.block - given.len()]),
             };
-            let DispatchBlock::Read(bytes) = &blocks[kept.block] else { unreachable!("what is kept is not written") };
+            let DispatchBlock::Read(bytes) = &blocks[kept.block] else {
+                unreachable!("a prepacked operand is not written")
+            };
             memory.prepacked().get_or_pack(kept, &name, &bytes[..memory.bytes()], &self.room, &self.meter).map(Some)
         };
         self.kernels.iter().map(get).collect()
     }
 
-    /// Runs all kernels, on as many threads as their work is worth. Which threads those are changes no bit.
+    /// Runs all kernels, on as many threads as their work is worth. The number of threads does not change the results.
     fn run_kernels(
         &self,
         blocks: &mut [DispatchBlock<'_>],
@@ -171,7 +173,7 @@ impl Executable for CpuExecutable {
 }
 
 impl CpuExecutable {
-    /// One dispatch; `took` is given what each kernel took.
+    /// Runs one dispatch. Adds the duration of each kernel to `took`.
     fn execute(
         &self,
         inputs: &[DeviceBuffer],
@@ -224,10 +226,10 @@ impl CpuExecutable {
     }
 }
 
-/// Every kernel, ready to run.
+/// Prepares every kernel.
 ///
 /// # Errors
-/// `Unsupported` where one cannot be run; `Cancelled`.
+/// Returns `Unsupported` if a kernel cannot run, or `Cancelled`.
 pub(super) fn prepare_kernels(program: &Program, cancel: &CancelToken) -> Result<Vec<PreparedKernel>, DeviceError> {
     let prepared = |kernel: &Kernel| {
         cancel.check()?;
@@ -244,7 +246,7 @@ fn writable_block(words: &mut [u64]) -> DispatchBlock<'_> {
     DispatchBlock::Write(bytemuck::cast_slice_mut(words))
 }
 
-/// The blocks of inputs and variables.
+/// Returns the blocks of inputs and variables.
 fn port_blocks<'a>(guards: &'a mut [MemoryGuard<'_>], holder: &[usize]) -> Vec<DispatchBlock<'a>> {
     enum HeldBytes<'a> {
         Shared(&'a [u8]),

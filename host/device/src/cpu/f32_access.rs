@@ -1,4 +1,5 @@
-//! Float tensors as `f32`, whatever they are in memory: contractions and windows compute in `f32` alone.
+//! Access to float tensors as `f32`, whatever their type in memory. Contractions and windowed kernels compute in `f32`
+//! only.
 
 use std::borrow::Cow;
 
@@ -7,7 +8,7 @@ use saggar_tensor::DType;
 use super::elementwise_loops::{elements, elements_mut};
 use crate::half;
 
-/// A float tensor's elements.
+/// Returns a float tensor's elements.
 pub(super) fn as_f32(dtype: DType, bytes: &[u8]) -> Cow<'_, [f32]> {
     if dtype.bytes() == 2 {
         Cow::Owned(elements::<u16>(bytes).iter().map(|&bits| half::to_f32(bits)).collect())
@@ -16,7 +17,7 @@ pub(super) fn as_f32(dtype: DType, bytes: &[u8]) -> Cow<'_, [f32]> {
     }
 }
 
-/// Lets `f` write a float tensor's elements; they are rounded afterwards where memory is narrower. `f` must write all.
+/// Calls `f` to write a float tensor's elements, and rounds them afterwards if memory is narrower. `f` must write all.
 pub(super) fn write_as_f32(dtype: DType, bytes: &mut [u8], f: impl FnOnce(&mut [f32])) {
     if dtype.bytes() == 2 {
         let halves = elements_mut::<u16>(bytes);

@@ -1,8 +1,8 @@
-//! The matrix product: packed panels, tiles in registers, and the widest vectors of the processor.
+//! Matrix product (GEMM) on one thread: packed panels, register tiles, and the processor's widest vectors.
 //!
-//! Every element is one chain of multiply-adds in each block of depth, and blocks are added in order. So its bits depend
-//! on its row, its column and the depth alone: not on how many rows or columns there are beside it, nor on which thread
-//! computes which of them.
+//! Every element is one chain of multiply-adds in each block of depth, and blocks are added in order. Its bits
+//! therefore depend only on its row, its column and the depth: not on the number of other rows or columns, nor on the
+//! thread.
 
 pub(super) mod macro_kernel;
 pub(super) mod micro_kernel;
@@ -20,7 +20,7 @@ use super::epilogue::BoundBiasClamp;
 /// A matrix in memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct GemmMatrix<'a> {
-    /// Its elements, from the first row's first on.
+    /// Elements, starting with the first of the first row.
     pub(super) data: &'a [f32],
     /// Elements from one row to the next.
     pub(super) row: usize,
@@ -29,7 +29,7 @@ pub(super) struct GemmMatrix<'a> {
 }
 
 impl<'a> GemmMatrix<'a> {
-    /// `rows x columns`, row-major, or stored `columns x rows` where `transposed`.
+    /// Returns a row-major matrix of `rows x columns`, or one stored as `columns x rows` if `transposed`.
     pub(super) fn new(data: &'a [f32], columns: usize, rows: usize, transposed: bool) -> GemmMatrix<'a> {
         if transposed {
             GemmMatrix { data, row: 1, column: rows }
@@ -38,21 +38,21 @@ impl<'a> GemmMatrix<'a> {
         }
     }
 
-    /// The same matrix without its first `rows` rows.
+    /// Returns the matrix without its first `rows` rows.
     pub(super) fn skip_rows(self, rows: usize) -> GemmMatrix<'a> {
         GemmMatrix { data: self.data.get(rows * self.row..).unwrap_or(&[]), ..self }
     }
 
-    /// The same matrix without its first `columns` columns.
+    /// Returns the matrix without its first `columns` columns.
     pub(super) fn skip_columns(self, columns: usize) -> GemmMatrix<'a> {
         GemmMatrix { data: self.data.get(columns * self.column..).unwrap_or(&[]), ..self }
     }
 }
 
-/// Buffers that a product on one thread needs: for panels, and for rows of the first operand that are not contiguous.
+/// Buffers of a product on one thread: for panels, and for rows of the first operand that are not contiguous.
 pub(super) type GemmScratch = [AlignedBuffer; 2];
 
-/// `c = a b`, or `c += a b` where `add`, on this thread: `c` is dense `m x n`, `a` is `m x k`, `b` is `k x n`.
+/// Computes `c = a b`, or `c += a b` if `add`, on this thread. `c` is dense `m x n`, `a` is `m x k`, `b` is `k x n`.
 pub(super) fn multiply(
     c: &mut [f32],
     [m, n, k]: [usize; 3],
@@ -64,7 +64,7 @@ pub(super) fn multiply(
     multiply_with_epilogue(&mut c[..m * n], a, RhsOperand::Unpacked(PanelLayout::new(k, n), b), add, None, buffers);
 }
 
-/// As [`multiply`], with what is to become of each element.
+/// Like [`multiply`], with an epilogue for each element.
 pub(super) fn multiply_with_epilogue(
     c: &mut [f32],
     a: GemmMatrix<'_>,
@@ -82,7 +82,7 @@ pub(super) fn multiply_with_epilogue(
     let mut run = move |c: &mut [&mut [f32]]| {
         PanelProduct { c, a: LhsOperand::Matrix(a), b, panels, add, epilogue: ends, words }.run()
     };
-    // Small products are many: an allocation for each would be felt.
+    // Small products are frequent, so they avoid an allocation.
     let count = rows.len();
     if count > STACK_ROWS_MAX {
         let mut rows: Vec<&mut [f32]> = rows.collect();
@@ -93,17 +93,17 @@ pub(super) fn multiply_with_epilogue(
     run(&mut few[..count]);
 }
 
-/// `c = a b`, on this thread, for all panels of `b`: `c` are the rows, wherever they are.
+/// Computes `c = a b` on this thread for all panels of `b`. `c` has one slice per row, each anywhere in memory.
 pub(super) fn multiply_rows(c: &mut [&mut [f32]], a: GemmMatrix<'_>, b: PackedMatrix<'_>, words: &mut GemmScratch) {
     let panels = PanelRange { first: 0, end: b.layout.panels() };
     PanelProduct { c, a: LhsOperand::Matrix(a), b: RhsOperand::Packed(b), panels, add: false, epilogue: None, words }
         .run();
 }
 
-/// Rows that need no allocation.
+/// Rows up to which a product needs no allocation.
 const STACK_ROWS_MAX: usize = 64;
 
-/// The twin of all products, in the plainest way, in `f64`.
+/// The reference for all products in tests, computed in `f64`.
 #[cfg(test)]
 pub(super) fn multiply_reference(
     c: &mut [f32],

@@ -1,55 +1,57 @@
-//! How one large product is cut into tasks: bands of rows by stretches of panels. By its shape alone, and no bit of the
-//! result depends on it.
+//! Partition of one large product into tasks: bands of rows by ranges of panels. It depends on the shape alone, and the
+//! results do not depend on it.
 
 use super::gemm::macro_kernel::PanelRange;
 use super::gemm::pack::PanelLayout;
 
-/// Multiply-adds of one task: some 100 microseconds of a core.
+/// Multiply-adds of one task, some 100 microseconds of a core.
 pub(super) const TASK_MULTIPLY_ADDS: usize = 8 << 20;
-/// More tasks than this give no better balance.
+/// Maximum number of tasks. More give no better balance.
 pub(super) const TASKS_MAX: usize = 32;
-/// Of what is too little for [`BALANCED_TASKS`] such tasks, those that are still worth a task: some microseconds.
+/// Minimum number of multiply-adds of a task, some microseconds of a core, if the product is too small for
+/// [`BALANCED_TASKS`] full tasks.
 pub(super) const TASK_MULTIPLY_ADDS_MIN: usize = 1 << 17;
 /// Tasks that give most of the balance.
 const BALANCED_TASKS: usize = 8;
 
-/// How many tasks so many multiply-adds are worth.
+/// Returns the number of tasks for `work` multiply-adds.
 pub(super) fn task_count(work: usize) -> usize {
     (work / TASK_MULTIPLY_ADDS).clamp((work / TASK_MULTIPLY_ADDS_MIN).clamp(1, BALANCED_TASKS), TASKS_MAX)
 }
 
-/// Rows of the product that are worth a task of their own: several tiles.
+/// Minimum number of rows of the product per task: several tiles.
 const TASK_ROWS_MIN: usize = 48;
-/// Rows of tasks are multiples of this where there are enough, which suits every tile.
+/// Unit of a task's rows if there are enough of them. A multiple of it suits every tile.
 const TASK_ROWS_STEP: usize = 6;
 
-/// A task: groups of rows, panels, and the rows of these panels.
+/// A task: a range of row groups, a range of panels, and the result's rows within these panels.
 pub(super) type GemmTask<'a> = (std::ops::Range<usize>, PanelRange, Vec<&'a mut [f32]>);
 
-/// The cut of a product whose rows come in groups of `places` that stay together.
+/// The partition of a product whose rows come in groups of `places` that stay together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct GemmPartition {
-    /// Groups in all.
+    /// Number of groups.
     rows: usize,
-    /// How many bands.
+    /// Number of bands.
     bands: usize,
-    /// Groups of which bands have whole numbers, but for the last one.
+    /// Unit of a band's groups. All bands but the last are multiples of it.
     step: usize,
-    /// Rows of the product in a group.
+    /// Rows of the product per group.
     places: usize,
-    /// Panels of a stretch.
+    /// Panels per task.
     pub(super) panels: usize,
     layout: PanelLayout,
 }
 
 impl GemmPartition {
-    /// For `rows` groups of `places` rows, and a second operand of this layout.
+    /// Returns the partition for `rows` groups of `places` rows and a second operand of this layout.
     pub(super) fn new(rows: usize, places: usize, layout: PanelLayout) -> GemmPartition {
         let places = places.max(1);
         let (m, n) = (rows * places, layout.columns);
         let work = m.saturating_mul(n).saturating_mul(layout.depth);
         let tasks = task_count(work);
-        // Every band of rows reads all panels and every stretch of panels all rows: the cut that reads least.
+        // Every band of rows reads all panels, and every range of panels reads all rows. Choose the split that reads
+        // least.
         let bands = (tasks * m / n.max(1)).isqrt().clamp(1, tasks).min(m.div_ceil(TASK_ROWS_MIN).max(1));
         let step = TASK_ROWS_STEP.div_ceil(places);
         let bands = bands.min(rows.div_ceil(step).max(1));
@@ -57,19 +59,19 @@ impl GemmPartition {
         GemmPartition { rows, bands, step, places, panels: layout.panels().div_ceil(stretches).max(1), layout }
     }
 
-    /// Whether tasks compute whole rows.
+    /// Returns whether tasks compute whole rows.
     pub(super) fn covers_whole_rows(&self) -> bool {
         self.panels >= self.layout.panels()
     }
 
-    /// The groups of each band. Bands are as nearly alike as their steps allow.
+    /// Returns the groups of each band. Bands are as equal as their unit allows.
     pub(super) fn row_ranges(&self) -> impl Iterator<Item = std::ops::Range<usize>> + use<> {
         let GemmPartition { rows, bands, step, .. } = *self;
         let first = move |band: usize| (band * rows.div_ceil(step) / bands * step).min(rows);
         (0..bands).map(move |band| first(band)..first(band + 1))
     }
 
-    /// The tasks that compute `out`.
+    /// Returns the tasks that compute `out`.
     pub(super) fn tasks<'a>(&self, out: &'a mut [f32]) -> Vec<GemmTask<'a>> {
         let columns = self.layout.columns;
         let width = self.panels * self.layout.panel_columns();

@@ -1,8 +1,9 @@
-//! Image patches as columns of a matrix and back: what turns convolutions into matrix products.
+//! im2col and col2im: image patches as columns of a matrix, and back. Turns convolutions into matrix products.
 
 use saggar_tensor::op::Conv2d;
 
-/// Outputs along one axis whose tap at `offset` (tap position less padding) lies inside the input: `low..high`.
+/// Returns the outputs `low..high` along one axis for which the tap at `offset` (tap position minus padding) lies
+/// inside the input.
 pub(super) fn outputs_inside(outputs: usize, size: usize, stride: usize, offset: isize) -> (usize, usize) {
     let low = if offset < 0 { offset.unsigned_abs().div_ceil(stride) } else { 0 };
     let high = match size.checked_add_signed(-offset) {
@@ -13,41 +14,42 @@ pub(super) fn outputs_inside(outputs: usize, size: usize, stride: usize, offset:
     (low.min(high), high)
 }
 
-/// A tap of the window, and the outputs under which it lies inside the input.
+/// A tap of the window, and the outputs for which it lies inside the input.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WindowTap {
-    /// Rows of outputs: first inside, first past those.
+    /// Rows of these outputs: first, and one past the last.
     rows: (usize, usize),
-    /// Columns of outputs.
+    /// Columns of these outputs: first, and one past the last.
     columns: (usize, usize),
-    /// Input element under the first of those outputs.
+    /// Input element of the first of these outputs.
     start: usize,
     /// Input elements from one row of outputs to the next.
     row_step: usize,
     /// Input elements from one output to the next.
     step: usize,
-    /// Outputs in a row.
+    /// Outputs per row.
     width: usize,
 }
 
-/// A row of outputs for which a tap lies inside.
+/// The part of a row of outputs for which a tap lies inside the input.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TapRow {
-    /// First such output, in the plane.
+    /// First output, in the plane.
     pub(super) output: usize,
-    /// Input element under it.
+    /// Input element of the first output.
     pub(super) input: usize,
     /// Number of outputs.
     pub(super) len: usize,
 }
 
 impl WindowTap {
-    /// Input elements from one output to the next.
+    /// Returns the input elements from one output to the next.
     pub(super) fn step(&self) -> usize {
         self.step
     }
 
-    /// Row `row` of outputs, if the tap lies inside there.
+    /// Returns the outputs of row `row` for which the tap lies inside the input, or `None` if there are no such
+    /// outputs.
     pub(super) fn row(&self, row: usize) -> Option<TapRow> {
         let (low, high) = self.rows;
         let (left, right) = self.columns;
@@ -59,7 +61,7 @@ impl WindowTap {
         })
     }
 
-    /// All rows of outputs for which it lies inside.
+    /// Calls `visit` for every row of outputs for which the tap lies inside the input.
     pub(super) fn each_row(&self, mut visit: impl FnMut(TapRow)) {
         for row in self.rows.0..self.rows.1 {
             if let Some(row) = self.row(row) {
@@ -72,22 +74,22 @@ impl WindowTap {
 /// Windows over one image plane.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WindowGeometry {
-    /// Height, width of the input plane.
+    /// Height and width of the input plane.
     pub(super) input: [usize; 2],
-    /// Height, width of the window.
+    /// Height and width of the window.
     pub(super) window: [usize; 2],
-    /// Height, width of the output plane.
+    /// Height and width of the output plane.
     pub(super) output: [usize; 2],
-    /// Steps of the window.
+    /// Strides of the window.
     pub(super) strides: [usize; 2],
-    /// Distances of taps.
+    /// Dilations: distances between taps.
     pub(super) dilations: [usize; 2],
-    /// Padding before: top, left.
+    /// Padding at the top and left.
     pub(super) padding: [usize; 2],
 }
 
 impl WindowGeometry {
-    /// The windows of a convolution.
+    /// Returns the windows of a convolution.
     pub(super) fn from_conv(
         conv: &Conv2d,
         input: [usize; 2],
@@ -104,13 +106,13 @@ impl WindowGeometry {
         }
     }
 
-    /// Tap `index` of the window, in row-major order.
+    /// Returns tap `index` of the window, in row-major order.
     pub(super) fn tap(&self, index: usize) -> WindowTap {
         let tap = [index / self.window[1], index % self.window[1]];
         let axis = |axis: usize| {
             let offset = (tap[axis] * self.dilations[axis]) as isize - self.padding[axis] as isize;
             let (low, high) = outputs_inside(self.output[axis], self.input[axis], self.strides[axis], offset);
-            // Where the span is empty the start is not used.
+            // If the range is empty, the start is not used.
             (low, high, (low * self.strides[axis]).checked_add_signed(offset).unwrap_or(0))
         };
         let (top, bottom, y) = axis(0);
@@ -125,28 +127,28 @@ impl WindowGeometry {
         }
     }
 
-    /// All taps of the window, in row-major order.
+    /// Returns all taps of the window, in row-major order.
     pub(super) fn taps(&self) -> impl Iterator<Item = WindowTap> {
         (0..self.window[0] * self.window[1]).map(|index| self.tap(index))
     }
 
-    /// Elements of one input plane.
+    /// Returns the elements of one input plane.
     pub(super) fn input_plane(&self) -> usize {
         self.input[0] * self.input[1]
     }
 
-    /// Elements of one output plane.
+    /// Returns the elements of one output plane.
     pub(super) fn output_plane(&self) -> usize {
         self.output[0] * self.output[1]
     }
 
-    /// Whether patches are the image itself.
+    /// Returns whether the patch matrix is the image itself.
     pub(super) fn is_pointwise(&self) -> bool {
         self.window == [1, 1] && self.strides == [1, 1] && self.padding == [0, 0] && self.input == self.output
     }
 
-    /// Writes the patches of `image` (whole channels): row `(channel, tap)` of `patches`, which are `width` apart, has
-    /// one element for each output.
+    /// Writes the patches of `image` (whole channels). Row `(channel, tap)` of `patches` has one element per output.
+    /// Rows are `width` elements apart.
     pub(super) fn unfold(&self, image: &[f32], patches: &mut [f32], width: usize) {
         let taps: Vec<WindowTap> = self.taps().collect();
         let mut rows = patches.chunks_mut(width);
@@ -158,7 +160,7 @@ impl WindowGeometry {
     }
 
     fn unfold_tap(&self, image: &[f32], tap: &WindowTap, out: &mut [f32]) {
-        // What the tap's rows leave out lies in padding.
+        // Outputs outside the tap's rows are padding.
         let mut done = 0;
         tap.each_row(|row| {
             if done < row.output {
@@ -177,7 +179,7 @@ impl WindowGeometry {
         out[done..].fill(0.0);
     }
 
-    /// Adds patches to the places of `image` (whole channels) that they came from.
+    /// Adds patches to the elements of `image` (whole channels) from which they came.
     pub(super) fn fold(&self, patches: &[f32], width: usize, image: &mut [f32]) {
         let taps: Vec<WindowTap> = self.taps().collect();
         let mut rows = patches.chunks(width);
@@ -189,7 +191,7 @@ impl WindowGeometry {
     }
 }
 
-/// Elements that rows are copied by: rows are often so short that a call to copy them costs more than the copying.
+/// Elements per step of copying rows. Rows are often so short that a call to copy them costs more than the copying.
 const ROW_CHUNK: usize = 8;
 
 #[inline(always)]
@@ -218,7 +220,7 @@ fn add_row(out: &mut [f32], values: &[f32]) {
     }
 }
 
-/// Adds a value for each output to the place of `image` under one tap.
+/// Adds a value per output to the element of `image` under one tap.
 pub(super) fn fold_tap(values: &[f32], tap: &WindowTap, image: &mut [f32]) {
     tap.each_row(|row| {
         let values = &values[row.output..][..row.len];

@@ -1,7 +1,7 @@
-//! Convolutions and their adjoints with channels last, as products whose first operand is the image itself: the row of a
-//! place is put together from the stretches under its window, so no patches are written anywhere.
+//! Implicit GEMM: convolutions in NHWC layout and their adjoints as products whose first operand is the image itself.
+//! The row of an output place is gathered from the segments under its window, so no patch matrix is written.
 //!
-//! Images are copied only where windows reach past them, band by band, with zeros around.
+//! Only images that windows overlap are copied, band by band, with zero padding.
 
 mod col2im;
 mod filter_grad;
@@ -21,56 +21,56 @@ use super::thread_scratch::buffer;
 use super::threads::CpuThreads;
 use taps::FilterTaps;
 
-/// Images `[images, height, width, channels]` seen through windows: places of results, and what lies under them.
+/// Images `[images, height, width, channels]` seen through windows.
 #[derive(Clone, Debug)]
 struct WindowedImages {
     images: usize,
     /// Height and width of an image.
     size: [usize; 2],
     channels: usize,
-    /// Rows and columns of results.
+    /// Rows and columns of output places.
     places: [usize; 2],
-    /// Steps from one place to the next.
+    /// Strides from one place to the next.
     steps: [usize; 2],
-    /// Where elements lie under a place, from the element at the place's own position times the steps on.
+    /// Offsets of the elements of a window, relative to the place's position times the strides.
     taps: FilterTaps,
 }
 
-/// What a band of rows of places sees.
+/// The images as a band of rows of places reads them.
 struct ImageBand<'a> {
-    /// Images, or a copy of part of them.
+    /// The images, or a padded copy of part of them.
     data: &'a [f32],
-    /// Where the element at each place's first tap is in it.
+    /// For each place, the position in `data` of its first tap.
     bases: Vec<u32>,
-    /// Stretches under every place.
+    /// Segments of every window.
     runs: Vec<RowSegment>,
 }
 
 impl WindowedImages {
-    /// Rows of places in all images.
+    /// Returns the rows of places in all images.
     fn place_rows(&self) -> usize {
         self.images * self.places[0]
     }
 
-    /// First and last tap along an axis, from a place's own position on.
+    /// Returns the smallest and largest tap offset along an axis.
     fn tap_reach(&self, axis: usize) -> [isize; 2] {
         let along = self.taps.list.iter().map(|tap| tap.offset[axis]);
         [along.clone().min().unwrap_or(0), along.max().unwrap_or(0)]
     }
 
-    /// Whether no window reaches past an image along an axis.
+    /// Returns whether all windows lie inside the image along an axis.
     fn is_inside(&self, axis: usize) -> bool {
         let [least, most] = self.tap_reach(axis);
         least >= 0 && (self.places[axis].max(1) - 1) * self.steps[axis] + most.unsigned_abs() < self.size[axis]
     }
 
-    /// Elements of a row under all windows of one row of places.
+    /// Returns the pixels of an image row under all windows of one row of places.
     fn padded_width(&self) -> usize {
         let [least, most] = self.tap_reach(1);
         (self.places[1].max(1) - 1) * self.steps[1] + (most - least).unsigned_abs() + 1
     }
 
-    /// Stretches under a place, where rows of images are `pitch` elements apart.
+    /// Returns the segments of a window if image rows are `pitch` elements apart.
     fn row_segments(&self, pitch: usize) -> Vec<RowSegment> {
         let [top, left] = [self.tap_reach(0)[0], self.tap_reach(1)[0]];
         let mut runs: Vec<RowSegment> = Vec::new();
@@ -85,7 +85,7 @@ impl WindowedImages {
         runs
     }
 
-    /// What rows `place_rows` of places, counted over all images, see of `images`.
+    /// Returns what the place rows `rows`, counted over all images, read of `images`.
     fn band<'a>(&self, images: &'a [f32], rows: std::ops::Range<usize>, words: &'a mut AlignedBuffer) -> ImageBand<'a> {
         if self.is_inside(0) && self.is_inside(1) {
             self.unpadded_band(images, rows)
@@ -94,7 +94,7 @@ impl WindowedImages {
         }
     }
 
-    /// Where nothing reaches past an image.
+    /// Returns the band without a copy. Only if all windows lie inside the images.
     fn unpadded_band<'a>(&self, images: &'a [f32], rows: std::ops::Range<usize>) -> ImageBand<'a> {
         let pitch = self.size[1] * self.channels;
         let [top, left] = [self.tap_reach(0)[0].unsigned_abs(), self.tap_reach(1)[0].unsigned_abs()];
@@ -108,7 +108,7 @@ impl WindowedImages {
         ImageBand { data: &images[first..], bases, runs: self.row_segments(pitch) }
     }
 
-    /// A copy with zeros around.
+    /// Returns the band as a zero-padded copy.
     fn padded_band<'a>(
         &self,
         images: &[f32],
@@ -118,7 +118,7 @@ impl WindowedImages {
         let pitch = self.padded_width() * self.channels;
         let [[top, bottom], [left, _]] = [self.tap_reach(0), self.tap_reach(1)];
         let height = |rows: usize| (rows - 1) * self.steps[0] + (bottom - top).unsigned_abs() + 1;
-        // Each image's rows of places, apart.
+        // The rows of places, by image.
         let mut parts = Vec::new();
         let mut row = rows.start;
         while row < rows.end {
@@ -147,7 +147,7 @@ impl WindowedImages {
         ImageBand { data: copy, bases, runs: self.row_segments(pitch) }
     }
 
-    /// Row `row` of an image from column `left` on, zeros where there is none.
+    /// Copies row `row` of an image from column `left` on, with zeros outside the image.
     fn copy_padded_row(&self, image: &[f32], row: isize, left: isize, out: &mut [f32]) {
         let [height, width] = self.size;
         if row < 0 || row >= height as isize {
@@ -166,7 +166,7 @@ impl WindowedImages {
     }
 }
 
-/// A filter in its packed form: the one that is kept, or made of `filter` in `out`.
+/// Returns the packed filter: `kept` if it is prepacked, else packed from `filter` into `out`.
 fn pack_filter<'a>(
     form: &PackedFilterLayout,
     filter: &[f32],

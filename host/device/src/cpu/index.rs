@@ -1,4 +1,4 @@
-//! Gather, and scatters, which are its adjoint among others.
+//! Gather and scatter kernels. Scatter is also the adjoint of gather.
 
 use saggar_compile::program::ValueId;
 use saggar_tensor::DType;
@@ -11,12 +11,13 @@ use super::f32_access::{as_f32, write_as_f32};
 use super::kernel_plan::{KernelPlanner, KernelRefusal};
 use super::threads::CpuThreads;
 
-/// Elements that one task writes, about.
+/// Approximate number of elements that one task writes.
 const TASK_ELEMENTS: usize = 1 << 14;
-/// Ranges of a scattered axis that tasks share; each task reads all indices.
+/// Maximum number of ranges of a scattered axis, one per task. Each task reads all indices.
 const RANGES_MAX: usize = 8;
 
-/// Indices as positions below `size`: negative ones count from the end, and what is still outside is clamped.
+/// Returns indices as positions below `size`. Negative indices count from the end. Indices that are still outside are
+/// clamped.
 fn clamped_positions(dtype: DType, bytes: &[u8], size: usize) -> Vec<usize> {
     fn clamp<T: Copy + Into<i128>>(bytes: &[T], size: i128) -> Vec<usize> {
         let position = |&index: &T| {
@@ -34,7 +35,7 @@ fn clamped_positions(dtype: DType, bytes: &[u8], size: usize) -> Vec<usize> {
         DType::U32 => clamp(elements::<u32>(bytes), size),
         DType::I8 => clamp(elements::<i8>(bytes), size),
         DType::U8 => clamp(bytes, size),
-        DType::F32 | DType::F16 => unreachable!("`index_type` refuses indices that are not integers"),
+        DType::F32 | DType::F16 => unreachable!("`integer_index_type` refuses other indices"),
     }
 }
 
@@ -43,7 +44,7 @@ fn integer_index_type(planner: &KernelPlanner<'_>, indices: ValueId) -> Result<D
     if dtype.is_float() { Err(KernelRefusal::Type(dtype)) } else { Ok(dtype) }
 }
 
-/// Chosen rows.
+/// A gather: rows selected by index.
 #[derive(Debug)]
 pub(super) struct CpuGather {
     dims: [usize; 3],
@@ -55,7 +56,7 @@ pub(super) struct CpuGather {
 }
 
 impl CpuGather {
-    /// Prepares a `Body::CpuGather` of `[input, indices, output]`.
+    /// Prepares a `KernelBody::Gather` of `[input, indices, output]`.
     pub(super) fn new(
         planner: &KernelPlanner<'_>,
         dims: [usize; 3],
@@ -71,7 +72,7 @@ impl CpuGather {
         })
     }
 
-    /// Runs it.
+    /// Runs the gather.
     pub(super) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>) {
         let [_, size, after] = self.dims;
         let output = pieces[self.output].take();
@@ -94,7 +95,7 @@ impl CpuGather {
     }
 }
 
-/// Updates combined into the places of their indices, in the order of the indices.
+/// A scatter: updates combined into the elements at their indices, in index order.
 #[derive(Debug)]
 pub(super) struct CpuScatter {
     dims: [usize; 3],
@@ -108,7 +109,7 @@ pub(super) struct CpuScatter {
 }
 
 impl CpuScatter {
-    /// Prepares a `Body::CpuScatter` of `[indices, updates, output]`.
+    /// Prepares a `KernelBody::Scatter` of `[indices, updates, output]`.
     pub(super) fn new(
         planner: &KernelPlanner<'_>,
         dims: [usize; 3],
@@ -127,7 +128,7 @@ impl CpuScatter {
         })
     }
 
-    /// Runs it.
+    /// Runs the scatter.
     pub(super) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>) {
         let output = pieces[self.output].take();
         let updates = pieces[self.updates].read();

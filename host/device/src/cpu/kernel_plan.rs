@@ -1,4 +1,4 @@
-//! From a program's kernel to one that is ready to run on slices of memory.
+//! Kernel planning: prepares a program's kernel to run on slices of memory.
 
 mod describe;
 
@@ -18,7 +18,7 @@ use super::reduce::{CpuArgFold, CpuFold};
 use super::threads::CpuThreads;
 use super::winograd;
 
-/// Why a kernel cannot be run: the compiler broke a promise that [`saggar_compile::program`] makes.
+/// Why a kernel cannot run: the compiler broke a guarantee of [`saggar_compile::program`].
 #[derive(Clone, Copy, Debug)]
 pub(super) enum KernelRefusal {
     /// A written value shares part of its memory with another one.
@@ -27,9 +27,9 @@ pub(super) enum KernelRefusal {
     ReadWhileWritten,
     /// Too many dimensions, or a view of a written value that is not the identity.
     Layout,
-    /// A chain: programs for hosts have none.
+    /// A fused matrix product. Programs for hosts contain none.
     FusedMatMul,
-    /// A data type this kernel is not defined for.
+    /// The kernel is not defined for this data type.
     Type(DType),
 }
 
@@ -39,7 +39,7 @@ impl std::fmt::Display for KernelRefusal {
             KernelRefusal::Overlap => f.write_str("a written value shares part of its memory with another one"),
             KernelRefusal::ReadWhileWritten => f.write_str("a written value is also read out of order"),
             KernelRefusal::Layout => f.write_str("too many dimensions, or a written value is not read in order"),
-            KernelRefusal::FusedMatMul => f.write_str("this processor's kernels have no chains"),
+            KernelRefusal::FusedMatMul => f.write_str("the cpu device has no fused matrix products"),
             KernelRefusal::Type(dtype) => write!(f, "not defined for {dtype}"),
         }
     }
@@ -51,29 +51,29 @@ impl From<OverlapError> for KernelRefusal {
     }
 }
 
-/// What a kernel's preparation can ask about its values.
+/// A kernel's values, as seen by its preparation.
 pub(super) struct KernelPlanner<'a> {
     program: &'a Program,
     regions: &'a KernelRegions,
 }
 
 impl KernelPlanner<'_> {
-    /// The region of a value.
+    /// Returns the region of a value.
     pub(super) fn region(&self, value: ValueId) -> usize {
         self.regions.index_of(value)
     }
 
-    /// The region of a value that is read as a whole.
+    /// Returns the region of a value that is read as a whole.
     ///
     /// # Errors
-    /// `ReadWhileWritten` where the kernel writes it too.
+    /// Returns `ReadWhileWritten` if the kernel also writes it.
     pub(super) fn operand(&self, value: ValueId) -> Result<usize, KernelRefusal> {
         let region = self.regions.index_of(value);
         if self.regions.is_written(region) { Err(KernelRefusal::ReadWhileWritten) } else { Ok(region) }
     }
 
-    /// The block that a value is all of, where dispatches leave it as it is: a constant, or a variable that this program
-    /// does not write.
+    /// Returns the block of a value that fills it and does not change between dispatches: a constant, or a variable
+    /// that this program does not write. Returns `None` for other values.
     pub(super) fn constant_block(&self, value: ValueId) -> Option<usize> {
         let place = self.program.values[value.index()].place;
         match place {
@@ -83,20 +83,20 @@ impl KernelPlanner<'_> {
         }
     }
 
-    /// The type of a value.
+    /// Returns the data type of a value.
     pub(super) fn dtype(&self, value: ValueId) -> DType {
         self.program.values[value.index()].descriptor.dtype
     }
 
-    /// The dimensions of a value.
+    /// Returns the dimensions of a value.
     pub(super) fn dims(&self, value: ValueId) -> &[usize] {
         self.program.values[value.index()].descriptor.shape.dims()
     }
 
-    /// The type of a value that must be a float.
+    /// Returns the data type of a value that must be a float.
     ///
     /// # Errors
-    /// `Type` where it is not.
+    /// Returns `Type` if it is not.
     pub(super) fn float_dtype(&self, value: ValueId) -> Result<DType, KernelRefusal> {
         let dtype = self.dtype(value);
         if dtype.is_float() { Ok(dtype) } else { Err(KernelRefusal::Type(dtype)) }
@@ -106,7 +106,7 @@ impl KernelPlanner<'_> {
 /// A kernel ready to run.
 #[derive(Debug)]
 pub(super) struct PreparedKernel {
-    /// The memory it touches.
+    /// The memory that it accesses.
     pub(super) regions: KernelRegions,
     kernel: CpuKernel,
 }
@@ -139,7 +139,7 @@ impl PreparedKernel {
     /// Prepares `kernel`.
     ///
     /// # Errors
-    /// `KernelRefusal` where it cannot be run as it is.
+    /// Returns a `KernelRefusal` if the kernel cannot run.
     pub(super) fn new(program: &Program, kernel: &Kernel) -> Result<PreparedKernel, KernelRefusal> {
         let (reads, writes) = (kernel.body.read_values(), kernel.body.written_values());
         let regions = KernelRegions::new(program, &reads, &writes)?;
@@ -148,7 +148,7 @@ impl PreparedKernel {
         Ok(PreparedKernel { regions, kernel: work })
     }
 
-    /// Bytes of workspace it needs.
+    /// Returns the bytes of workspace that the kernel needs.
     pub(super) fn workspace_bytes(&self) -> usize {
         match &self.kernel {
             CpuKernel::Fold(fold) => fold.workspace_bytes(),
@@ -174,7 +174,7 @@ impl PreparedKernel {
         }
     }
 
-    /// What it needs in another form than that in memory.
+    /// Returns the operand that must be prepacked, if any.
     pub(super) fn prepack_request(&self) -> Option<&PrepackRequest> {
         match &self.kernel {
             CpuKernel::MatMul(product) => product.prepack_request(),
@@ -200,7 +200,7 @@ impl PreparedKernel {
         }
     }
 
-    /// Runs it; `kept` is what it asked for.
+    /// Runs the kernel. `kept` is the prepacked operand of [`PreparedKernel::prepack_request`].
     pub(super) fn run(
         &self,
         threads: &CpuThreads,
@@ -233,7 +233,7 @@ impl PreparedKernel {
     }
 }
 
-/// Windowed kernels with channels last.
+/// Prepares a windowed kernel in NHWC layout.
 fn prepare_nhwc(planner: &KernelPlanner<'_>, body: &KernelBody) -> Result<CpuKernel, KernelRefusal> {
     Ok(match body {
         KernelBody::Conv2d { conv, layout: _, input, filter, result, epilogue } => {
@@ -277,7 +277,7 @@ fn prepare_nhwc(planner: &KernelPlanner<'_>, body: &KernelBody) -> Result<CpuKer
         | KernelBody::MatMul { .. }
         | KernelBody::Chain { .. }
         | KernelBody::Gather { .. }
-        | KernelBody::Scatter { .. } => unreachable!("a kernel without windows has no layout"),
+        | KernelBody::Scatter { .. } => unreachable!("kernels without windows have no channel layout"),
     })
 }
 

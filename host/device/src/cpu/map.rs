@@ -1,4 +1,4 @@
-//! Element-wise kernels, and the element-wise ends of all others.
+//! Element-wise kernels, and the element-wise stages that finish all other kernels.
 
 use saggar_compile::expr::{Instruction, ScalarExpr};
 use saggar_compile::program::{Epilogue, ResultStore, ValueId};
@@ -12,21 +12,21 @@ use super::kernel_plan::{KernelPlanner, KernelRefusal};
 use super::thread_scratch::{ThreadScratch, with_scratch};
 use super::threads::CpuThreads;
 
-/// Elements of one task of a large map: large enough to make a thread's start-up small, small enough to share work.
+/// Elements per task of a large map: large enough that starting a thread costs little, small enough to share work.
 const TASK_ELEMENTS: usize = 16 * BLOCK_ELEMENTS;
 
-/// Where a kernel's results are before they are finished.
+/// The memory in which a kernel's results accumulate before they are finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AccumulationTarget {
-    /// There are none: a plain map.
+    /// No memory: the kernel is a plain map.
     None,
-    /// In the memory of a store, of type `float32`; finished in place.
+    /// A store of type `float32`. Results are finished in place.
     Store(usize),
-    /// In memory of their own, in the register type.
+    /// A separate workspace, in the register type.
     Workspace,
 }
 
-/// Where an operand of the routine comes from.
+/// The source of a bytecode operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StageOperand {
     Region(usize),
@@ -34,15 +34,15 @@ enum StageOperand {
     Accumulated,
 }
 
-/// The element-wise end of a kernel: a routine and the values it is stored to.
+/// The element-wise stage of a kernel: bytecode and the stores of its results.
 #[derive(Debug)]
 pub(super) struct ElementwiseStage {
-    /// None where what is accumulated is the result as it is.
+    /// The bytecode, or `None` if the accumulated elements are the result.
     routine: Option<BlockBytecode>,
     operands: Vec<StageOperand>,
-    /// Region and type of each store.
+    /// Region and data type of each store.
     stores: Vec<(usize, DType)>,
-    /// Where results of the kernel's body go.
+    /// Memory for the results of the kernel's body.
     pub(super) accumulation: AccumulationTarget,
     /// Elements of the iteration space.
     pub(super) elements: usize,
@@ -60,12 +60,12 @@ pub(super) struct StoreChunk<'a> {
 }
 
 impl ElementwiseStage {
-    /// Elements that are accumulated outside the stores.
+    /// Returns the number of elements that are accumulated outside the stores.
     pub(super) fn workspace_elements(&self) -> usize {
         if self.accumulation == AccumulationTarget::Workspace { self.elements } else { 0 }
     }
 
-    /// A map over `dims`.
+    /// Returns a map over `dims`.
     pub(super) fn map(
         planner: &KernelPlanner<'_>,
         dims: &[usize],
@@ -75,7 +75,7 @@ impl ElementwiseStage {
         ElementwiseStage::new(planner, dims, expr, stores, false)
     }
 
-    /// What follows a fold, contraction or convolution.
+    /// Returns the epilogue of a reduction, contraction or convolution.
     pub(super) fn epilogue(
         planner: &KernelPlanner<'_>,
         dims: &[usize],
@@ -133,12 +133,12 @@ impl ElementwiseStage {
         Ok(ElementwiseStage { routine: (!plain).then_some(routine), operands, stores: regions, accumulation, elements })
     }
 
-    /// The memory this kernel writes, taken out of its pieces.
+    /// Takes the memory that this kernel writes out of `pieces`.
     pub(super) fn take_stores<'a>(&self, pieces: &mut [RegionSlice<'a>]) -> Vec<&'a mut [u8]> {
         self.stores.iter().map(|&(region, _)| pieces[region].take()).collect()
     }
 
-    /// The operands, once the stores are taken.
+    /// Returns the operands. Must be called after the stores were taken.
     pub(super) fn inputs<'a>(&self, pieces: &[RegionSlice<'a>]) -> Vec<OperandMemory<'a>> {
         let input = |operand: &StageOperand| match *operand {
             StageOperand::Region(region) => OperandMemory::Memory(pieces[region].read()),
@@ -148,7 +148,7 @@ impl ElementwiseStage {
         self.operands.iter().map(input).collect()
     }
 
-    /// Cuts stores into consecutive chunks of these numbers of elements.
+    /// Splits stores into consecutive chunks of `counts` elements.
     pub(super) fn split_stores<'a>(
         &self,
         mut stores: Vec<&'a mut [u8]>,
@@ -169,23 +169,24 @@ impl ElementwiseStage {
             .collect()
     }
 
-    /// Numbers of elements of tasks of their own.
+    /// Returns the number of elements of each task.
     pub(super) fn task_counts(&self) -> impl Iterator<Item = usize> + use<> {
         let elements = self.elements;
         (0..elements).step_by(TASK_ELEMENTS).map(move |at| TASK_ELEMENTS.min(elements - at))
     }
 
-    /// Bytes of an element of each store.
+    /// Returns the bytes of an element of each store.
     pub(super) fn element_bytes(&self) -> impl Iterator<Item = usize> {
         self.stores.iter().map(|(_, dtype)| dtype.bytes())
     }
 
-    /// Operations for one element.
+    /// Returns the operations per element.
     pub(super) fn operations(&self) -> usize {
         self.routine.as_ref().map_or(0, BlockBytecode::operations)
     }
 
-    /// Copies what was accumulated elsewhere to the store where this expects it, if that is a store.
+    /// Copies elements that were accumulated elsewhere to the store that this stage reads, if it accumulates in a
+    /// store.
     pub(super) fn copy_accumulated(&self, pieces: &mut [RegionSlice<'_>], accumulated: &[u8]) {
         match self.accumulation {
             AccumulationTarget::Store(store) => pieces[self.stores[store].0].write(accumulated),
@@ -193,7 +194,7 @@ impl ElementwiseStage {
         }
     }
 
-    /// Finishes one chunk. `workspace_elements` holds its elements where [`AccumulationTarget::Workspace`] says so.
+    /// Finishes one chunk. `accumulated` holds its elements if the target is [`AccumulationTarget::Workspace`].
     pub(super) fn run_chunk(
         &self,
         scratch: &mut ThreadScratch,
@@ -213,7 +214,7 @@ impl ElementwiseStage {
             let frame = EvaluationFrame { inputs, own: &chunk.stores, accumulated, first };
             routine.run_block(scratch, frame, start, len, Some(start + len));
             for index in 0..self.stores.len() {
-                // The store leaves the frame while it is written; dense registers never lie in a store.
+                // The store is taken out of the frame while it is written. Dense registers never lie in a store.
                 let memory = std::mem::take(&mut chunk.stores[index]);
                 let frame = EvaluationFrame { inputs, own: &chunk.stores, accumulated, first };
                 let dtype = routine.dtypes[index];
@@ -227,7 +228,7 @@ impl ElementwiseStage {
         }
     }
 
-    /// Finishes everything, on all threads where that is worth it.
+    /// Finishes all elements, on all threads if the work is worth it.
     pub(super) fn run_all(
         &self,
         threads: &CpuThreads,
@@ -246,8 +247,8 @@ impl ElementwiseStage {
     }
 }
 
-/// Chooses where a kernel accumulates: in the first `float32` store that its epilogue does not also load, if what is
-/// accumulated is `float32` too.
+/// Returns the accumulation target: the first `float32` store that the epilogue does not also load, if the accumulated
+/// elements are `float32` too.
 fn choose_accumulation_target(
     planner: &KernelPlanner<'_>,
     expr: &ScalarExpr,

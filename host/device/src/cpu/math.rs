@@ -1,5 +1,5 @@
-//! Elementary functions in `f32`, without branches so that loops over them become vector code, and without the
-//! platform's library so that every machine gives the same bits.
+//! Elementary functions in `f32`. They have no branches, so that loops over them are vectorised, and do not use the
+//! platform's library, so that every machine gives the same bits.
 //!
 //! Errors are a few units in the last place (asserted below). Polynomials: Moshier, "Cephes Mathematical Library"
 //! (`expf`, `logf`, `tanhf`, `sinf`); `erf` after N. Juffa's single-precision implementation.
@@ -14,10 +14,10 @@ fn power_of_two(n: i32) -> f32 {
     f32::from_bits((n.wrapping_add(127) << 23) as u32)
 }
 
-/// `e^x`.
+/// Returns `e^x`.
 #[inline(always)]
 pub(super) fn exp(x: f32) -> f32 {
-    // Comparisons, not `clamp`: NaN must come through.
+    // Comparisons and not `clamp`, so that NaN passes through.
     let x = if x > 89.0 { 89.0 } else { x };
     let x = if x < -104.0 { -104.0 } else { x };
     let shifted = x * std::f32::consts::LOG2_E + ROUND;
@@ -32,12 +32,12 @@ pub(super) fn exp(x: f32) -> f32 {
     p = p * r + 1.666_666_5e-1;
     p = p * r + 5e-1;
     let y = p * (r * r) + r + 1.0;
-    // Two factors, because 2^n alone leaves the range of normal numbers at both ends; with NaN any n will do.
+    // Two factors, because 2^n alone exceeds the range of normal numbers at both ends. For NaN, any n is correct.
     let half = n >> 1;
     y * power_of_two(half) * power_of_two(n - half)
 }
 
-/// Natural logarithm.
+/// Returns the natural logarithm.
 #[inline(always)]
 pub(super) fn log(x: f32) -> f32 {
     let small = x < f32::MIN_POSITIVE;
@@ -65,7 +65,7 @@ pub(super) fn log(x: f32) -> f32 {
     if x >= 0.0 { y } else { f32::NAN }
 }
 
-/// Hyperbolic tangent.
+/// Returns the hyperbolic tangent.
 #[inline(always)]
 pub(super) fn tanh(x: f32) -> f32 {
     let t = x.abs();
@@ -80,7 +80,7 @@ pub(super) fn tanh(x: f32) -> f32 {
     if t < 0.625 { near } else { far }
 }
 
-/// Gauss error function.
+/// Returns the Gauss error function.
 #[inline(always)]
 pub(super) fn erf(x: f32) -> f32 {
     let t = x.abs();
@@ -90,7 +90,7 @@ pub(super) fn erf(x: f32) -> f32 {
     far = far * t - 6.348_467e-1;
     far = far * t - 1.287_175_1e-1;
     far = far * t - t;
-    // Past 4 the result is 1 in f32, and the polynomial is no longer meant.
+    // Above 4 the result is 1 in f32, and the polynomial is not valid.
     let far = if t > 4.0 { -104.0 } else { far };
     let far = (1.0 - exp(far)).copysign(x);
     let mut near = -5.967_617e-4;
@@ -109,7 +109,7 @@ pub(super) fn erf(x: f32) -> f32 {
     }
 }
 
-/// Sine of `x + quarter * pi/2`, `x` in radians; precise up to 10^8 in magnitude.
+/// Returns the sine of `x + quarter * pi/2`, `x` in radians. Precise up to 10^8 in magnitude.
 #[inline(always)]
 fn sin_of_quarter_turns(x: f32, quarter: i64) -> f32 {
     let wide = f64::from(x);
@@ -126,19 +126,19 @@ fn sin_of_quarter_turns(x: f32, quarter: i64) -> f32 {
     if quadrant & 2 == 0 { y } else { -y }
 }
 
-/// Sine, radians.
+/// Returns the sine of `x` radians.
 #[inline(always)]
 pub(super) fn sin(x: f32) -> f32 {
     sin_of_quarter_turns(x, 0)
 }
 
-/// Cosine, radians.
+/// Returns the cosine of `x` radians.
 #[inline(always)]
 pub(super) fn cos(x: f32) -> f32 {
     sin_of_quarter_turns(x, 1)
 }
 
-/// `a` to the power `b`, with C99's special cases.
+/// Returns `a` to the power `b`, with C99's special cases.
 #[inline(always)]
 pub(super) fn pow(a: f32, b: f32) -> f32 {
     let magnitude = f64::from(a.abs());
@@ -151,7 +151,7 @@ pub(super) fn pow(a: f32, b: f32) -> f32 {
     if b == 0.0 || a == 1.0 || (a == -1.0 && b.is_infinite()) { 1.0 } else { y }
 }
 
-/// Natural logarithm to about 10^-12 of a number that was a non-negative `f32`.
+/// Returns the natural logarithm of a non-negative `f32`, to about 10^-12.
 #[inline(always)]
 fn log_f64(x: f64) -> f64 {
     let bits = x.to_bits() as i64;
@@ -175,7 +175,7 @@ fn log_f64(x: f64) -> f64 {
     if x < f64::INFINITY { y } else { x }
 }
 
-/// `e^x` to about 10^-12.
+/// Returns `e^x` to about 10^-12.
 #[inline(always)]
 fn exp_f64(x: f64) -> f64 {
     let x = if x > 200.0 { 200.0 } else { x };
@@ -200,7 +200,7 @@ fn exp_f64(x: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// Error in units in the last place of the exact result.
+    /// Returns the error in units in the last place of the exact result.
     fn ulps(actual: f32, exact: f64) -> f64 {
         let nearest = exact as f32;
         if actual == nearest || (actual.is_nan() && nearest.is_nan()) {
@@ -222,7 +222,8 @@ mod tests {
         assert!(worst.0 <= most, "{name}: {} ulp at {}", worst.0, worst.1);
     }
 
-    /// `erf` by its Maclaurin series, exact enough in f64 where terms stay small; past that by continued fraction.
+    /// Computes `erf` by its Maclaurin series, which is exact enough in f64 while terms stay small, and beyond that by
+    /// a continued fraction.
     fn erf_exact(x: f64) -> f64 {
         if x.abs() > 3.0 {
             let t = x.abs();

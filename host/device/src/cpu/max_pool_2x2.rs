@@ -1,15 +1,15 @@
-//! Max pooling by 2 by 2 windows side by side, the usual one: loops that become vector code.
+//! Max pooling by adjacent 2x2 windows, the most common kind, as vectorised loops.
 //!
-//! Neighbours are first sorted into streams, so that the loops that decide have plain operands.
+//! Neighbours are first separated into streams, so that the comparing loops have contiguous operands.
 
 use super::element::{BinaryOperator, Max};
 use super::im2col::WindowGeometry;
 use super::simd::SimdWork;
 
-/// Outputs decided at a time.
+/// Outputs computed at a time.
 const CHUNK: usize = 32;
 
-/// Whether windows are 2 by 2, side by side and without padding.
+/// Returns whether windows are 2x2, adjacent and without padding.
 pub(super) fn is_2x2_pooling(windows: &WindowGeometry) -> bool {
     windows.window == [2, 2]
         && windows.strides == [2, 2]
@@ -18,13 +18,13 @@ pub(super) fn is_2x2_pooling(windows: &WindowGeometry) -> bool {
         && (0..2).all(|axis| windows.output[axis] * 2 <= windows.input[axis])
 }
 
-/// Whether `value` is a window's first largest so far, NaN being largest.
+/// Returns whether `value` is a window's first largest element so far. NaN counts as largest.
 #[inline(always)]
 pub(super) fn is_new_max(value: f32, best: f32) -> bool {
     (value > best) | (value.is_nan() & !best.is_nan())
 }
 
-/// Even and odd elements of a row, from output `first` on.
+/// Separates the even and odd elements of a row, from output `first` on.
 #[inline(always)]
 fn deinterleave(row: &[f32], first: usize, count: usize, even: &mut [f32; CHUNK], odd: &mut [f32; CHUNK]) {
     let pairs = row[2 * first..][..2 * count].as_chunks::<2>().0;
@@ -34,7 +34,7 @@ fn deinterleave(row: &[f32], first: usize, count: usize, even: &mut [f32; CHUNK]
     }
 }
 
-/// The reverse of [`deinterleave`].
+/// Reverses [`deinterleave`].
 #[inline(always)]
 fn interleave(row: &mut [f32], first: usize, count: usize, even: &[f32; CHUNK], odd: &[f32; CHUNK]) {
     let pairs = row[2 * first..][..2 * count].as_chunks_mut::<2>().0;
@@ -51,7 +51,7 @@ fn max(a: f32, b: f32) -> f32 {
     <Max as BinaryOperator<f32, f32>>::apply(a, b)
 }
 
-/// The larger of each two neighbours.
+/// Returns the larger of each pair of neighbours.
 #[inline(always)]
 fn pairwise_max(row: &[f32; 2 * LANES]) -> [f32; LANES] {
     let [mut even, mut odd] = [[0.0; LANES]; 2];
@@ -64,11 +64,11 @@ fn pairwise_max(row: &[f32; 2 * LANES]) -> [f32; LANES] {
     even
 }
 
-/// The largest of each window of several planes.
+/// Max pooling of several planes.
 pub(super) struct MaxPool2x2<'a> {
-    /// The geometry, for which [`is_2x2_pooling`] holds.
+    /// The geometry, for which [`is_2x2_pooling`] must hold.
     pub(super) windows: &'a WindowGeometry,
-    /// The input planes, and perhaps others after them.
+    /// The input planes. More elements can follow them.
     pub(super) x: &'a [f32],
     /// The output planes.
     pub(super) out: &'a mut [f32],
@@ -90,8 +90,8 @@ impl SimdWork for MaxPool2x2<'_> {
     }
 }
 
-/// The first `columns` outputs of two rows, and those after them up to a whole vector where all sides have them: the
-/// next rows' are written over those.
+/// Computes the first `columns` outputs of two rows, rounded up to a whole vector if all slices have room. The outputs
+/// of the next rows overwrite the rest.
 #[inline(always)]
 fn pool_row(top: &[f32], bottom: &[f32], out: &mut [f32], columns: usize) {
     for first in (0..columns).step_by(LANES) {
@@ -113,15 +113,15 @@ fn pool_row(top: &[f32], bottom: &[f32], out: &mut [f32], columns: usize) {
     }
 }
 
-/// Gives each window's gradient to its first largest element.
+/// Gradient of max pooling: each window's gradient goes to its first largest element.
 pub(super) struct MaxPool2x2Grad<'a> {
-    /// The geometry, for which [`is_2x2_pooling`] holds.
+    /// The geometry, for which [`is_2x2_pooling`] must hold.
     pub(super) windows: &'a WindowGeometry,
     /// The input plane.
     pub(super) x: &'a [f32],
     /// Gradient of the output plane.
     pub(super) dy: &'a [f32],
-    /// Gradient of the input plane: zeros where no window reaches.
+    /// Gradient of the input plane. Zero outside all windows.
     pub(super) dx: &'a mut [f32],
 }
 

@@ -1,4 +1,5 @@
-//! Pooling and its gradients, plane by plane: tap by tap over rows of outputs, so that inner loops are plain.
+//! Pooling and its gradients in NCHW layout, plane by plane. Each tap is a loop over rows of outputs, so that inner
+//! loops are simple.
 
 use saggar_compile::program::ValueId;
 use saggar_tensor::DType;
@@ -13,7 +14,7 @@ use super::max_pool_2x2::{MaxPool2x2, MaxPool2x2Grad, is_2x2_pooling, is_new_max
 use super::simd;
 use super::threads::CpuThreads;
 
-/// Elements that one task writes, about.
+/// Approximate number of elements that one task writes.
 const TASK_ELEMENTS: usize = 1 << 14;
 
 fn pool_windows(pool: &op::Pool2d, input: &[usize], output: &[usize]) -> WindowGeometry {
@@ -27,7 +28,7 @@ fn pool_windows(pool: &op::Pool2d, input: &[usize], output: &[usize]) -> WindowG
     }
 }
 
-/// Runs `f` for every task's planes of `plane` elements of `out`, and the index of the first of them.
+/// Calls `f` for each task with the index of its first plane and the planes, which have `plane` elements of `out` each.
 fn for_each_task(
     threads: &CpuThreads,
     out: &mut [f32],
@@ -43,7 +44,7 @@ fn for_each_task(
     threads.for_each(operations, tasks, |(task, out)| f(task * together, out));
 }
 
-/// Runs `f` for every plane of `plane` elements of `out`, several planes a task.
+/// Calls `f` for every plane of `plane` elements of `out`. A task has several planes.
 fn for_each_plane(
     threads: &CpuThreads,
     out: &mut [f32],
@@ -56,7 +57,7 @@ fn for_each_plane(
     });
 }
 
-/// Pooling.
+/// Max or sum pooling.
 #[derive(Debug)]
 pub(super) struct CpuPoolNchw {
     kind: op::PoolKind,
@@ -67,7 +68,7 @@ pub(super) struct CpuPoolNchw {
 }
 
 impl CpuPoolNchw {
-    /// Prepares a `Body::Pool2d` of `[input, output]`.
+    /// Prepares a `KernelBody::Pool2d` of `[input, output]`.
     pub(super) fn new(
         planner: &KernelPlanner<'_>,
         kind: op::PoolKind,
@@ -83,7 +84,7 @@ impl CpuPoolNchw {
         })
     }
 
-    /// Runs it.
+    /// Runs the pooling.
     pub(super) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>) {
         let windows = &self.windows;
         let output = pieces[self.output].take();
@@ -128,7 +129,7 @@ impl CpuPoolNchw {
     }
 }
 
-/// Gradient of max pooling.
+/// The gradient of max pooling.
 #[derive(Debug)]
 pub(super) struct CpuMaxPoolGradNchw {
     windows: WindowGeometry,
@@ -139,7 +140,7 @@ pub(super) struct CpuMaxPoolGradNchw {
 }
 
 impl CpuMaxPoolGradNchw {
-    /// Prepares a `Body::MaxPool2dGrad` of `[input, gradient, output]`.
+    /// Prepares a `KernelBody::MaxPool2dGrad` of `[input, gradient, output]`.
     pub(super) fn new(
         planner: &KernelPlanner<'_>,
         pool: op::Pool2d,
@@ -154,7 +155,7 @@ impl CpuMaxPoolGradNchw {
         })
     }
 
-    /// Runs it.
+    /// Computes the gradient.
     pub(super) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>) {
         let windows = &self.windows;
         let output = pieces[self.output].take();
@@ -181,7 +182,7 @@ impl CpuMaxPoolGradNchw {
         if is_2x2_pooling(windows) {
             return simd::dispatch(MaxPool2x2Grad { windows, x, dy, dx });
         }
-        // Largest element of each window of one row of outputs, and its place in the plane.
+        // The largest element of each window of one row of outputs, and its position in the plane.
         let width = windows.output[1];
         let mut best = vec![(f32::NEG_INFINITY, NONE); width];
         let taps: Vec<_> = windows.taps().collect();
@@ -199,7 +200,7 @@ impl CpuMaxPoolGradNchw {
                 }
             }
             for (&(_, place), &dy) in best.iter().zip(dy) {
-                // A window whose every tap is padding has no largest element.
+                // A window that only covers padding has no largest element.
                 if place != NONE {
                     dx[place as usize] += dy;
                 }
@@ -208,7 +209,7 @@ impl CpuMaxPoolGradNchw {
     }
 }
 
-/// Adjoint of sum pooling.
+/// The gradient of sum pooling.
 #[derive(Debug)]
 pub(super) struct CpuSumPoolGradNchw {
     windows: WindowGeometry,
@@ -218,7 +219,7 @@ pub(super) struct CpuSumPoolGradNchw {
 }
 
 impl CpuSumPoolGradNchw {
-    /// Prepares a `Body::SumPool2dGrad` of `[gradient, output]`.
+    /// Prepares a `KernelBody::SumPool2dGrad` of `[gradient, output]`.
     pub(super) fn new(
         planner: &KernelPlanner<'_>,
         pool: op::Pool2d,
@@ -232,7 +233,7 @@ impl CpuSumPoolGradNchw {
         })
     }
 
-    /// Runs it.
+    /// Computes the gradient.
     pub(super) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>) {
         let windows = &self.windows;
         let output = pieces[self.output].take();

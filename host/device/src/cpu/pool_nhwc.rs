@@ -1,4 +1,4 @@
-//! Pooling and its gradients with channels last: every place is a loop over channels.
+//! Pooling and its gradients in NHWC layout: every place is a loop over channels.
 
 use saggar_compile::program::ValueId;
 use saggar_tensor::op;
@@ -10,10 +10,10 @@ use super::kernel_plan::{KernelPlanner, KernelRefusal};
 use super::threads::CpuThreads;
 use super::vector::{self, VectorIsa, VectorWork};
 
-/// Elements that one task reads or writes, about.
+/// Approximate number of elements that one task reads or writes.
 const TASK_ELEMENTS: usize = 1 << 13;
 
-/// What all of them share.
+/// The geometry that all pooling kernels share.
 #[derive(Clone, Copy, Debug)]
 struct PooledImages {
     windows: WindowGeometry,
@@ -21,7 +21,7 @@ struct PooledImages {
 }
 
 impl PooledImages {
-    /// Of `[n, h, w, c]` and `[n, oh, ow, c]`.
+    /// Returns the geometry of `[n, h, w, c]` and `[n, oh, ow, c]`.
     fn new(pool: &op::Pool2d, input: &[usize], output: &[usize]) -> PooledImages {
         let windows = WindowGeometry {
             input: [input[1], input[2]],
@@ -34,12 +34,12 @@ impl PooledImages {
         PooledImages { windows, channels: input[3] }
     }
 
-    /// Elements of an image of the input, and of the result.
+    /// Returns the elements of an input image and of a result image.
     fn image_elements(&self) -> [usize; 2] {
         [self.windows.input_plane() * self.channels, self.windows.output_plane() * self.channels]
     }
 
-    /// The taps of the window at result `place` that lie inside, as places in the image.
+    /// Collects the taps of the window at result `place` that lie inside the image, as places in the image.
     fn collect_taps(&self, place: usize, taps: &mut Vec<usize>) {
         let windows = &self.windows;
         let [y, x] = [place / windows.output[1], place % windows.output[1]];
@@ -58,13 +58,13 @@ impl PooledImages {
         }
     }
 
-    /// Multiply-adds, or as much work, for each element of a result.
+    /// Returns the operations for `results` elements, in units comparable to multiply-adds.
     fn operations(&self, results: usize) -> usize {
         results.saturating_mul(self.windows.window[0] * self.windows.window[1])
     }
 }
 
-/// Pooling with channels last.
+/// Max or sum pooling in NHWC layout.
 #[derive(Debug)]
 pub(super) struct CpuPoolNhwc {
     kind: op::PoolKind,
@@ -74,7 +74,7 @@ pub(super) struct CpuPoolNhwc {
 }
 
 impl CpuPoolNhwc {
-    /// Prepares a `Body::Pool2d` of `[input, output]`.
+    /// Prepares a `KernelBody::Pool2d` of `[input, output]`.
     pub(super) fn new(
         planner: &KernelPlanner<'_>,
         kind: op::PoolKind,
@@ -85,7 +85,7 @@ impl CpuPoolNhwc {
         Ok(CpuPoolNhwc { kind, images, input: planner.operand(input)?, output: planner.region(output) })
     }
 
-    /// Runs it.
+    /// Runs the pooling.
     pub(super) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>) {
         let out = elements_mut::<f32>(pieces[self.output].take());
         let x = elements::<f32>(pieces[self.input].read());
@@ -99,13 +99,13 @@ impl CpuPoolNhwc {
     }
 }
 
-/// Results from place `first` on.
+/// The results from place `first` on.
 struct PoolNhwcWork<'a> {
     pool: &'a CpuPoolNhwc,
     x: &'a [f32],
     out: &'a mut [f32],
     first: usize,
-    /// Places of an image.
+    /// Places per image.
     places: usize,
 }
 
@@ -139,7 +139,7 @@ impl VectorWork for PoolNhwcWork<'_> {
     }
 }
 
-/// The largest under the taps, NaN being largest, of the first of these channels.
+/// Returns the largest element under the taps for the first of these channels. NaN counts as largest.
 #[inline(always)]
 fn max_under_taps<S: VectorIsa>(s: S, x: &[f32], taps: &[usize], channels: std::ops::Range<usize>) -> S::V {
     let mut largest = s.splat(f32::NEG_INFINITY);
@@ -149,31 +149,32 @@ fn max_under_taps<S: VectorIsa>(s: S, x: &[f32], taps: &[usize], channels: std::
     largest
 }
 
-/// Gradient of pooling with channels last.
+/// The gradient of pooling in NHWC layout.
 #[derive(Debug)]
 pub(super) struct CpuPoolGradNhwc {
     images: PooledImages,
-    /// Where the largest elements are looked for.
+    /// The operand in which the largest elements are found.
     operand: MaxPoolOperand<usize>,
     gradient: usize,
     output: usize,
-    /// Whether windows are tiles: every element of the result is then written once.
+    /// Whether windows are tiles, so that every element of the result is written once.
     tiling: bool,
 }
 
-/// What a gradient chooses among.
+/// The operand of a max pooling gradient.
 #[derive(Clone, Copy, Debug)]
 enum MaxPoolOperand<T> {
-    /// Nothing: every element has a part in a sum.
+    /// No operand: the gradient of sum pooling.
     None,
-    /// The elements of the forward operand.
+    /// The forward operand, in separate memory.
     Separate(T),
-    /// What lies where the result is written, tile by tile.
+    /// The forward operand, in the memory of the result. It is overwritten tile by tile.
     InPlace,
 }
 
 impl CpuPoolGradNhwc {
-    /// Prepares a `Body::MaxPool2dGrad`, or without `input` a `Body::SumPool2dGrad`, of `[gradient, output]`.
+    /// Prepares a `KernelBody::MaxPool2dGrad`, or a `KernelBody::SumPool2dGrad` without `input`, of `[gradient,
+    /// output]`.
     pub(super) fn new(
         planner: &KernelPlanner<'_>,
         pool: &op::Pool2d,
@@ -191,7 +192,7 @@ impl CpuPoolGradNhwc {
         Ok(CpuPoolGradNhwc { images, operand, gradient, output, tiling })
     }
 
-    /// Runs it.
+    /// Computes the gradient.
     pub(super) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>) {
         let dx = elements_mut::<f32>(pieces[self.output].take());
         let dy = elements::<f32>(pieces[self.gradient].read());
@@ -255,7 +256,7 @@ impl VectorWork for PoolGradWork<'_> {
                     let before = s.load_some(dx);
                     let mut after = s.add(before, gradient);
                     if let Some(first) = first {
-                        // Adding nothing would turn -0 into 0, which a place that no window chose may not be.
+                        // Adding zero would turn -0 into 0. An element that is no window's largest must keep its sign.
                         after = s.where_same(first, s.splat(at as f32), after, before);
                     }
                     s.store_some(dx, after);
@@ -265,10 +266,10 @@ impl VectorWork for PoolGradWork<'_> {
     }
 }
 
-/// The gradient of the largest elements of one image whose windows are tiles.
+/// The max pooling gradient of one image whose windows are tiles.
 struct TiledMaxPoolGradWork<'a> {
     images: &'a PooledImages,
-    /// The operand; none where it lies beneath the result.
+    /// The forward operand, or `None` if it is in the memory of the result.
     x: Option<&'a [f32]>,
     dy: &'a [f32],
     dx: &'a mut [f32],
@@ -287,7 +288,7 @@ impl VectorWork for TiledMaxPoolGradWork<'_> {
             images.collect_taps(place, &mut taps);
             for channel in (0..channels).step_by(S::LANES) {
                 let here = channel..channels;
-                // Added to nothing, as where windows overlap: -0 becomes 0.
+                // Added to zero, as with overlapping windows: -0 becomes 0.
                 let gradient = s.add(zero, s.load_some(&dy[channel..]));
                 let first = argmax_tap(s, x.unwrap_or(dx), &taps, here.clone());
                 for (at, tap) in taps.iter().enumerate() {
@@ -299,7 +300,7 @@ impl VectorWork for TiledMaxPoolGradWork<'_> {
     }
 }
 
-/// Which of the taps has the largest element, the first of several.
+/// Returns the index of the tap with the largest element, the first if there are several.
 #[inline(always)]
 fn argmax_tap<S: VectorIsa>(s: S, x: &[f32], taps: &[usize], channels: std::ops::Range<usize>) -> S::V {
     let best = max_under_taps(s, x, taps, channels.clone());

@@ -1,5 +1,5 @@
-//! Operands in another form than they have in memory, made once and kept beside their buffer until it is written again:
-//! weights are packed for the products that they are in when a program runs for the first time.
+//! Prepacked operands: copies in a packed layout that are made once and kept beside their buffer until it is written.
+//! Weights are packed for their products when a program first runs.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,34 +16,34 @@ use crate::error::DeviceError;
 use crate::memory_budget::DeviceMemoryBudget;
 use crate::meter::{Meter, MeterCharge};
 
-/// Another form of a value.
+/// The layout of a prepacked value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PackedLayout {
     /// A matrix in panels.
     Matrix {
-        /// The panels.
+        /// The layout of the panels.
         layout: PanelLayout,
-        /// Whether it is stored `columns x depth`.
+        /// Whether the matrix is stored as `columns x depth`.
         transposed: bool,
     },
-    /// A filter for a convolution with channels last.
+    /// A filter for an implicit GEMM convolution in NHWC layout.
     Filter(PackedFilterLayout),
-    /// A filter for a convolution by tiles.
+    /// A filter for a Winograd convolution.
     Points(WinogradFilterLayout),
 }
 
-/// What a kernel needs in another form.
+/// A kernel's request for a prepacked operand.
 #[derive(Clone, Debug)]
 pub(super) struct PrepackRequest {
-    /// The block that the value is all of.
+    /// Block that the value fills.
     pub(super) block: usize,
-    /// The value's type.
+    /// Data type of the value.
     pub(super) dtype: DType,
-    /// How it is needed.
+    /// The layout that the kernel needs.
     pub(super) form: PackedLayout,
 }
 
-/// A value in another form.
+/// A value in a packed layout.
 #[derive(Debug)]
 pub(super) struct PrepackedOperand {
     form: PackedLayout,
@@ -51,7 +51,7 @@ pub(super) struct PrepackedOperand {
     _charge: MeterCharge,
 }
 
-/// Forms of one value.
+/// The packed copies of one value.
 #[derive(Debug, Default)]
 pub(super) struct PrepackCache(Mutex<Vec<Arc<PrepackedOperand>>>);
 
@@ -80,20 +80,20 @@ impl PackedLayout {
 }
 
 impl PrepackedOperand {
-    /// Its elements.
+    /// Returns the packed elements.
     pub(super) fn data(&self) -> &[f32] {
         &bytemuck::cast_slice(&self.words)[..self.form.len()]
     }
 }
 
 impl PrepackRequest {
-    /// Bytes of the value as it is needed.
+    /// Returns the bytes of the packed value.
     pub(super) fn bytes(&self) -> u64 {
         4 * self.form.len() as u64
     }
 }
 
-/// Bytes of all forms that are needed, each once however many kernels need it.
+/// Returns the bytes of all packed copies. A copy that several kernels need counts once.
 pub(super) fn packed_bytes<'a>(all: impl Iterator<Item = &'a PrepackRequest>) -> u64 {
     let mut counted: Vec<&PrepackRequest> = Vec::new();
     for kept in all {
@@ -105,10 +105,11 @@ pub(super) fn packed_bytes<'a>(all: impl Iterator<Item = &'a PrepackRequest>) ->
 }
 
 impl PrepackCache {
-    /// The value, `what`, which is `bytes` now, as `kept` needs it.
+    /// Returns the packed copy that `kept` requests, and makes it if it is missing. `bytes` is the value's current data
+    /// and `what` its name in errors.
     ///
     /// # Errors
-    /// `OutOfMemory`; `NoRoom`.
+    /// Returns `OutOfMemory` or `InsufficientMemory`.
     pub(super) fn get_or_pack(
         &self,
         kept: &PrepackRequest,
@@ -130,7 +131,7 @@ impl PrepackCache {
         Ok(formed)
     }
 
-    /// Forgets them: the value is written.
+    /// Drops all packed copies, because the value is being written.
     pub(super) fn clear(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }

@@ -1,6 +1,6 @@
 //! Philox4x32-10. Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
 
-/// Four random words for a counter and a key.
+/// Returns four random words for a counter and a key.
 pub(super) fn philox(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
     for round in 0..10 {
         if round > 0 {
@@ -13,7 +13,7 @@ pub(super) fn philox(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
     counter
 }
 
-/// The random bits of one key and stream, element by element; neighbours share a counter.
+/// The random words of one key and stream by element. Four neighbours share a counter.
 pub(super) struct PhiloxStream {
     key: [u32; 2],
     step: [u32; 2],
@@ -22,12 +22,12 @@ pub(super) struct PhiloxStream {
 }
 
 impl PhiloxStream {
-    /// `key` is seed low, seed high, step low, step high.
+    /// Returns a stream. `key` is seed low, seed high, step low, step high.
     pub(super) fn new(key: [u32; 4], stream: u32) -> PhiloxStream {
         PhiloxStream { key: [key[0], key[1]], step: [key[2], key[3]], stream, group: None }
     }
 
-    /// The word of element `index`.
+    /// Returns the word of element `index`.
     pub(super) fn word_at(&mut self, index: i64) -> u32 {
         let counter = (index >> 2) as u32;
         let words = match self.group {
@@ -42,7 +42,7 @@ impl PhiloxStream {
     }
 }
 
-/// `float32` in `[0, 1)`: the upper 24 bits.
+/// Returns a `float32` in `[0, 1)` from the upper 24 bits.
 pub(super) fn uniform(bits: u32) -> f32 {
     (bits >> 8) as f32 * (1.0 / 16_777_216.0)
 }
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn philox_matches_the_random123_test_vectors() {
-        // Random123's kat_vectors, philox 4x32 10.
+        // Test vectors: Random123's kat_vectors, philox 4x32 10.
         assert_eq!(philox([0; 4], [0; 2]), [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]);
         assert_eq!(philox([u32::MAX; 4], [u32::MAX; 2]), [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd]);
         assert_eq!(

@@ -1,8 +1,8 @@
-//! Folds: a prologue in blocks, one fixed tree of sums, an epilogue.
+//! Reductions: a prologue in blocks, one fixed summation tree, an epilogue.
 //!
-//! A fold along memory ("rows") combines blocks of one result; a fold across memory ("columns") adds whole rows to
-//! accumulators. Either way the folded dimension is cut into segments by its size alone, and segments' partial results
-//! are combined in order.
+//! A reduction along memory ("rows") combines blocks of one result. A reduction across memory ("columns") adds whole
+//! rows to accumulators. In both cases the reduced dimension is split into segments by its size alone, and the
+//! segments' partial results are combined in order.
 
 mod one_hot_sum;
 
@@ -22,34 +22,34 @@ use super::map::ElementwiseStage;
 use super::thread_scratch::{ThreadScratch, buffer, with_scratch};
 use super::threads::CpuThreads;
 
-/// Folded elements of one segment of a row.
+/// Reduced elements per segment of a row.
 const SEGMENT_ELEMENTS: usize = 16 * BLOCK_ELEMENTS;
-/// Fewest rows of one segment of columns: fewer would leave more partial results than elements.
+/// Minimum number of rows per segment of columns. Fewer would leave more partial results than elements.
 const SEGMENT_ROWS_MIN: usize = 64;
-/// Elements that one task reads, about.
+/// Approximate number of elements that one task reads.
 const TASK_ELEMENTS: usize = 16 * BLOCK_ELEMENTS;
 
-/// A fold with prologue and epilogue.
+/// A reduction with prologue and epilogue.
 #[derive(Debug)]
 pub(super) struct CpuFold {
     kind: ReduceKind,
     dtype: DType,
     results: usize,
     folded: usize,
-    /// Whether results, not folded elements, are adjacent in the prologue's iteration.
+    /// Whether results, not reduced elements, are adjacent in the prologue's iteration.
     columns: bool,
-    /// Folded elements of one segment.
+    /// Reduced elements per segment.
     segment: usize,
     prologue: BlockBytecode,
-    /// None where all elements count.
+    /// The one-hot sum, or `None` if all elements count.
     one_hot: Option<Box<OneHotSum>>,
-    /// Regions of the prologues' operands.
+    /// Regions of the prologue's operands.
     operands: Vec<usize>,
     finish: ElementwiseStage,
 }
 
 impl CpuFold {
-    /// Prepares a `Body::CpuFold` over `[outer, inner]`.
+    /// Prepares a `KernelBody::Fold` over `[outer, inner]`.
     pub(super) fn new(
         planner: &KernelPlanner<'_>,
         kind: ReduceKind,
@@ -83,7 +83,7 @@ impl CpuFold {
             accumulated: None,
             by_rows,
         };
-        // Blocks are parts of rows of so many elements, where not of several rows.
+        // If a block does not span several rows, it is a part of a row of `width` elements.
         let width = if columns { results } else { folded };
         let choice = OneHotPattern::recognize(kind, outer, inner, prologue);
         let chosen =
@@ -110,7 +110,7 @@ impl CpuFold {
         }
     }
 
-    /// Whether it reads one element of each row.
+    /// Returns whether it reads only one element of each row.
     pub(super) fn is_one_hot_sum(&self) -> bool {
         self.one_hot.is_some()
     }
@@ -122,14 +122,14 @@ impl CpuFold {
         self.folded.div_ceil(self.segment).max(1)
     }
 
-    /// Results, and partial results where there are several segments.
+    /// Returns the bytes of the results, and of partial results if there are several segments.
     pub(super) fn workspace_bytes(&self) -> usize {
         let partials = if self.segments() > 1 { self.segments() } else { 0 };
-        // Rounded, so that what follows the results in the workspace is aligned.
+        // Rounded up, so that the data after the results is aligned.
         (self.results * register_bytes(self.dtype)).next_multiple_of(8) * (1 + partials)
     }
 
-    /// Runs it.
+    /// Runs the reduction.
     pub(super) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>, workspace: &mut [u64]) {
         if self.results == 0 {
             return;
@@ -140,14 +140,14 @@ impl CpuFold {
             .map(|&region| {
                 OperandMemory::Memory(match &pieces[region] {
                     RegionSlice::Read(bytes) => bytes,
-                    RegionSlice::Write(_) => unreachable!("`Fold::new` refuses to read what it writes"),
+                    RegionSlice::Write(_) => unreachable!("`CpuFold::new` refuses to read written regions"),
                 })
             })
             .collect();
         with_element!(self.dtype, T => self.fold_all::<T>(threads, &inputs, workspace));
         drop(inputs);
         let bytes = bytemuck::cast_slice(workspace);
-        // Where results could be finished in place they are copied there first: they are few.
+        // If results can be finished in place, they are copied there first. They are few.
         let accumulated = &bytes[..self.results * register_bytes(self.dtype)];
         self.finish.copy_accumulated(&mut pieces, accumulated);
         self.finish.run_all(threads, pieces, accumulated, register_bytes(self.dtype));
@@ -179,7 +179,7 @@ impl CpuFold {
         }
     }
 
-    /// Folds every segment: `[result, segment]` for rows, `[segment, result]` for columns.
+    /// Reduces every segment: `[result, segment]` for rows, `[segment, result]` for columns.
     fn fold_segments<T: Element>(&self, threads: &CpuThreads, inputs: &[OperandMemory<'_>], out: &mut [T]) {
         let operations = (self.results * self.folded).saturating_mul(self.prologue.operations());
         let frame = EvaluationFrame { inputs, own: &[], accumulated: &[], first: 0 };
@@ -203,7 +203,7 @@ impl CpuFold {
         }
     }
 
-    /// Folds segments `first..` of rows, one for each element of `out`.
+    /// Reduces segments `first..` of rows, one per element of `out`.
     fn fold_rows<T: Element>(
         &self,
         scratch: &mut ThreadScratch,
@@ -213,7 +213,7 @@ impl CpuFold {
     ) {
         self.prologue.run_uniform_steps(scratch, frame);
         if self.folded <= BLOCK_ELEMENTS {
-            // Several whole rows in one block.
+            // A block contains several whole rows.
             let rows = BLOCK_ELEMENTS / self.folded;
             for (block, out) in out.chunks_mut(rows).enumerate() {
                 let start = (first + block * rows) * self.folded;
@@ -241,7 +241,7 @@ impl CpuFold {
         }
     }
 
-    /// Folds `rows` rows from `row` on, of the columns from `column` on, into `out`.
+    /// Reduces `rows` rows from `row` on, of the columns from `column` on, into `out`.
     fn fold_columns<T: Element>(
         &self,
         scratch: &mut ThreadScratch,
@@ -251,7 +251,7 @@ impl CpuFold {
     ) {
         self.prologue.run_uniform_steps(scratch, frame);
         out.fill(T::identity(self.kind));
-        // Only where all columns fit are rows adjacent, and several of them one block.
+        // Rows are adjacent only if all columns fit. A block then contains several rows.
         let together = if out.len() == self.results { BLOCK_ELEMENTS / self.results } else { 1 };
         for at in (row..row + rows).step_by(together) {
             let count = together.min(row + rows - at);
@@ -264,7 +264,7 @@ impl CpuFold {
         }
     }
 
-    /// Elements of the prologue, from `start` on; those from `next` on will be asked for then.
+    /// Calls `f` with the elements of the prologue from `start` on, and prefetches those from `next` on.
     fn with_block<T: Element>(
         &self,
         scratch: &mut ThreadScratch,
@@ -286,8 +286,8 @@ impl CpuFold {
     }
 }
 
-/// Whether fewer of the prologue's loads jump along the last kept dimension than along the last folded one, or as many
-/// and more are adjacent. Those that stand still do neither.
+/// Returns whether fewer of the prologue's loads are strided along the last kept dimension than along the last reduced
+/// one, or equally many are and more are adjacent. Loads that do not move along a dimension count as neither.
 fn prefers_columns(prologue: &ScalarExpr, outer: &[usize], inner: &[usize]) -> bool {
     let last = |dims: &[usize], first: usize| dims.iter().rposition(|&size| size > 1).map(|dim| first + dim);
     let (Some(kept), Some(folded)) = (last(outer, 0), last(inner, outer.len())) else {
@@ -314,7 +314,7 @@ fn prefers_columns(prologue: &ScalarExpr, outer: &[usize], inner: &[usize]) -> b
     (jumps, adjacent) > (0, 0)
 }
 
-/// The prologue over `inner ++ outer`.
+/// Returns the prologue over `inner ++ outer`.
 fn rotate_dims(prologue: &ScalarExpr, outer: usize) -> ScalarExpr {
     let turn = |view: &AffineView| {
         let rank = view.strides.len();
@@ -342,7 +342,7 @@ fn rotate_dims(prologue: &ScalarExpr, outer: usize) -> ScalarExpr {
     turned
 }
 
-/// Index of the first largest or smallest element along the middle of three dimensions.
+/// Arg-max or arg-min: the index of the first largest or smallest element along the middle of three dimensions.
 #[derive(Debug)]
 pub(super) struct CpuArgFold {
     largest: bool,
@@ -353,7 +353,7 @@ pub(super) struct CpuArgFold {
 }
 
 impl CpuArgFold {
-    /// Prepares a `Body::CpuArgFold`.
+    /// Prepares a `KernelBody::ArgFold`.
     pub(super) fn new(
         planner: &KernelPlanner<'_>,
         largest: bool,
@@ -370,7 +370,7 @@ impl CpuArgFold {
         })
     }
 
-    /// Runs it.
+    /// Runs the search.
     pub(super) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>) {
         let output = elements_mut::<i32>(pieces[self.output].take());
         let bytes = pieces[self.input].read();

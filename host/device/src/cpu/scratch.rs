@@ -1,5 +1,5 @@
-//! Memory that a dispatch works in. All programs of one owner share it, since what they leave there is worth nothing once
-//! they are done: an owner with graphs for many shapes pays for the largest, as often as dispatches run at the same time.
+//! Scratch memory of dispatches. All programs of one owner share it, because its content is worthless after a dispatch.
+//! An owner with graphs for many shapes pays for the largest one, times the number of concurrent dispatches.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,7 +10,7 @@ use crate::error::DeviceError;
 use crate::memory_budget::DeviceMemoryBudget;
 use crate::meter::{Meter, MeterCharge};
 
-/// Arenas kept for later dispatches; more than this run at once only in bursts.
+/// Maximum number of idle arenas. More dispatches than this run at once only in bursts.
 const IDLE_ARENAS_MAX: usize = 64;
 
 /// An owner's scratch memory.
@@ -21,7 +21,7 @@ pub(super) struct ScratchPool {
     idle: Mutex<Vec<ScratchArena>>,
 }
 
-/// Scratch memory of one dispatch: the slabs of a program, and its workspace after them.
+/// Scratch memory of one dispatch: the slabs of a program, then its workspace.
 #[derive(Debug, Default)]
 pub(super) struct ScratchArena(Vec<ScratchBuffer>);
 
@@ -32,12 +32,12 @@ struct ScratchBuffer {
 }
 
 impl ScratchPool {
-    /// Nothing yet, for this owner.
+    /// Returns an empty pool for an owner.
     pub(super) fn new(room: Arc<DeviceMemoryBudget>, meter: Meter) -> ScratchPool {
         ScratchPool { room, meter, idle: Mutex::default() }
     }
 
-    /// Bytes that an arena for the program takes beyond one that is kept.
+    /// Returns the bytes that an arena for the program would need beyond an idle one.
     pub(super) fn growth_bytes(&self, program: &Program, workspace_bytes: usize) -> u64 {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         let kept =
@@ -46,10 +46,10 @@ impl ScratchPool {
         buffer_sizes(program, workspace_bytes).enumerate().map(more).fold(0, u64::saturating_add)
     }
 
-    /// An arena with at least as much memory as the program needs. What is in it is arbitrary.
+    /// Returns an arena with at least as much memory as the program needs. Its content is arbitrary.
     ///
     /// # Errors
-    /// `OutOfMemory`; `NoRoom`.
+    /// Returns `OutOfMemory` or `InsufficientMemory`.
     pub(super) fn take(&self, program: &Program, workspace_bytes: usize) -> Result<ScratchArena, DeviceError> {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let mut arena = idle.unwrap_or_default();
@@ -62,7 +62,7 @@ impl ScratchPool {
         Ok(arena)
     }
 
-    /// Keeps an arena for a later dispatch.
+    /// Returns an arena to the pool for a later dispatch.
     pub(super) fn put_back(&self, arena: ScratchArena) {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if idle.len() < IDLE_ARENAS_MAX {
@@ -71,13 +71,13 @@ impl ScratchPool {
     }
 }
 
-/// Bytes of a program's slabs, and of its workspace after them.
+/// Returns the bytes of a program's slabs, then of its workspace.
 fn buffer_sizes(program: &Program, workspace_bytes: usize) -> impl Iterator<Item = usize> {
     program.slabs.iter().map(|slab| slab.bytes).chain([workspace_bytes])
 }
 
 impl ScratchArena {
-    /// The program's slabs, and its workspace.
+    /// Returns the program's slabs and its workspace.
     pub(super) fn split(&mut self, program: &Program) -> (impl Iterator<Item = &mut [u64]>, &mut [u64]) {
         let (slabs, rest) = self.0.split_at_mut(program.slabs.len());
         (slabs.iter_mut().map(|piece| &mut *piece.words), &mut rest[0].words)
@@ -87,7 +87,7 @@ impl ScratchArena {
 impl ScratchBuffer {
     fn grow(&mut self, bytes: usize, room: &Arc<DeviceMemoryBudget>, meter: &Meter) -> Result<(), DeviceError> {
         if bytes > self.words.len() * 8 {
-            // The old words go first, so that both are never held.
+            // Free the old memory first, so that both are never held at once.
             *self = ScratchBuffer::default();
             self.charge = Some(room.charge(&"scratch memory", bytes as u64, meter)?);
             self.words = AlignedBuffer::zeroed(bytes);

@@ -1,24 +1,25 @@
-//! Wider vectors where the processor has them: the same loop compiled twice, chosen at run time.
+//! Runtime dispatch to wider vectors: the same loop is compiled twice and selected by the processor's features.
 //!
-//! The work is ordinary safe Rust. [`SimdWork`] is without fused multiply-add, so both versions give the same bits; the
-//! narrow one is the twin that tests compare with. [`FusedWork`] is for sums of products, whose last bits belong to the
-//! processor's class: it multiplies and adds in one step where the processor can, in two steps elsewhere.
+//! The work is ordinary safe Rust. [`SimdWork`] has no fused multiply-add, so both versions give the same bits; tests
+//! compare with the narrow one. [`FusedWork`] is for sums of products, whose last bits depend on the processor's class:
+//! it multiplies and adds in one step if the processor can, else in two.
 
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use super::vector::{VectorSet, is_allowed};
 
-/// A loop to run. `run` must be `#[inline(always)]`, as must all it calls per element, or the wide version is none.
+/// A loop to run. `run` and all that it calls per element must be `#[inline(always)]`, or the wide version is not
+/// vectorised.
 pub(super) trait SimdWork {
-    /// What it computes.
+    /// The result type.
     type Output;
 
-    /// Does it.
+    /// Runs the loop.
     fn run(self) -> Self::Output;
 }
 
-/// Runs `work` with the widest vectors that the processor has.
+/// Runs `work` with the widest vectors of the processor.
 #[cfg(target_arch = "x86_64")]
-#[expect(unsafe_code, reason = "a function compiled for more instructions than the baseline can only be called so")]
+#[expect(unsafe_code, reason = "calling a function compiled for more instructions than the baseline is unsafe")]
 #[inline]
 pub(super) fn dispatch<W: SimdWork>(work: W) -> W::Output {
     if is_allowed(VectorSet::Avx512) && has_masks() {
@@ -32,7 +33,7 @@ pub(super) fn dispatch<W: SimdWork>(work: W) -> W::Output {
     }
 }
 
-/// Runs `work`; this architecture's baseline has its vectors.
+/// Runs `work`. This architecture's baseline includes its vectors.
 #[cfg(not(target_arch = "x86_64"))]
 #[inline]
 pub(super) fn dispatch<W: SimdWork>(work: W) -> W::Output {
@@ -45,7 +46,7 @@ fn run_with_avx2<W: SimdWork>(work: W) -> W::Output {
     work.run()
 }
 
-/// Whether there are 512-bit vectors, with masks for comparisons of every type.
+/// Returns whether the processor has 512-bit vectors with masks for comparisons of every type.
 #[cfg(target_arch = "x86_64")]
 fn has_masks() -> bool {
     std::arch::is_x86_feature_detected!("avx512f")
@@ -60,14 +61,17 @@ fn run_with_avx512<W: SimdWork>(work: W) -> W::Output {
     work.run()
 }
 
-/// How a product is added to a sum.
+/// The way in which a product is added to a sum.
 pub(super) trait MulAdd {
-    /// `a b + c`.
+    /// Returns `a b + c`.
     fn mul_add(a: f32, b: f32, c: f32) -> f32;
 }
 
-/// Rounded once. Only where the processor has an instruction for it: elsewhere it is a call.
-#[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), allow(dead_code, reason = "for others"))]
+/// Fused: rounds once. Only for processors with an instruction for it, because it is a function call elsewhere.
+#[cfg_attr(
+    not(any(target_arch = "x86_64", target_arch = "aarch64")),
+    allow(dead_code, reason = "used on other architectures")
+)]
 pub(super) struct FusedMulAdd;
 
 impl MulAdd for FusedMulAdd {
@@ -77,7 +81,7 @@ impl MulAdd for FusedMulAdd {
     }
 }
 
-/// Rounded twice.
+/// Unfused: rounds twice.
 pub(super) struct UnfusedMulAdd;
 
 impl MulAdd for UnfusedMulAdd {
@@ -87,18 +91,18 @@ impl MulAdd for UnfusedMulAdd {
     }
 }
 
-/// A [`SimdWork`] of sums of products, each made with `M`.
+/// A loop of sums of products, each computed with `M`.
 pub(super) trait FusedWork {
-    /// What it computes.
+    /// The result type.
     type Output;
 
-    /// Does it.
+    /// Runs the loop.
     fn run<M: MulAdd>(self) -> Self::Output;
 }
 
-/// Runs `work` with 256-bit vectors and fused multiply-add where the processor has both.
+/// Runs `work` with 256-bit vectors and fused multiply-add if the processor has both.
 #[cfg(target_arch = "x86_64")]
-#[expect(unsafe_code, reason = "a function compiled for more instructions than the baseline can only be called so")]
+#[expect(unsafe_code, reason = "calling a function compiled for more instructions than the baseline is unsafe")]
 #[inline]
 pub(super) fn dispatch_fused<W: FusedWork>(work: W) -> W::Output {
     let has = || std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma");
@@ -110,14 +114,14 @@ pub(super) fn dispatch_fused<W: FusedWork>(work: W) -> W::Output {
     }
 }
 
-/// Runs `work`, which this architecture's baseline has vectors and fused multiply-add for.
+/// Runs `work`. This architecture's baseline includes vectors and fused multiply-add.
 #[cfg(target_arch = "aarch64")]
 #[inline]
 pub(super) fn dispatch_fused<W: FusedWork>(work: W) -> W::Output {
     if is_allowed(VectorSet::Neon) { work.run::<FusedMulAdd>() } else { work.run::<UnfusedMulAdd>() }
 }
 
-/// Runs `work`.
+/// Runs `work` without fused multiply-add.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 #[inline]
 pub(super) fn dispatch_fused<W: FusedWork>(work: W) -> W::Output {

@@ -1,4 +1,4 @@
-//! Host memory behind buffers, and how a dispatch locks it.
+//! Host memory of buffers, and how a dispatch locks it.
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -12,7 +12,7 @@ use crate::error::DeviceError;
 use crate::memory_budget::DeviceMemoryBudget;
 use crate::meter::{Meter, MeterCharge};
 
-/// Memory of one tensor, aligned for every data type.
+/// The memory of one tensor, aligned for every data type.
 pub(super) struct HostMemory {
     words: RwLock<AlignedBuffer>,
     bytes: usize,
@@ -29,15 +29,15 @@ impl fmt::Debug for HostMemory {
 impl BufferStorage for HostMemory {}
 
 impl HostMemory {
-    /// Memory with these words, of which `bytes` bytes count.
+    /// Wraps `words`, whose first `bytes` bytes hold the tensor.
     pub(super) fn new(words: AlignedBuffer, bytes: usize, charge: MeterCharge) -> HostMemory {
         HostMemory { words: RwLock::new(words), bytes, charge, prepacked: PrepackCache::default() }
     }
 
-    /// Zeros for a tensor.
+    /// Allocates zeros for a tensor.
     ///
     /// # Errors
-    /// `OutOfMemory`; `NoRoom`.
+    /// Returns `OutOfMemory` or `InsufficientMemory`.
     pub(super) fn zeros(
         descriptor: &Descriptor,
         room: &Arc<DeviceMemoryBudget>,
@@ -48,38 +48,39 @@ impl HostMemory {
         Ok(HostMemory::new(AlignedBuffer::zeroed(bytes), bytes, charge))
     }
 
-    /// What its owner is charged.
+    /// Returns the charge to its owner.
     pub(super) fn charge(&self) -> &MeterCharge {
         &self.charge
     }
 
-    /// Its size.
+    /// Returns its size in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Waits until it may be read. A kernel that panicked left numbers, not invariants: poison is ignored.
+    /// Waits for the read lock. Poison is ignored: a kernel that panicked leaves wrong numbers but no broken
+    /// invariants.
     pub(super) fn read(&self) -> RwLockReadGuard<'_, AlignedBuffer> {
         self.words.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until it may be written.
+    /// Waits for the write lock.
     pub(super) fn write(&self) -> RwLockWriteGuard<'_, AlignedBuffer> {
         let words = self.words.write().unwrap_or_else(PoisonError::into_inner);
         self.prepacked.clear();
         words
     }
 
-    /// Its other forms. To be asked only while it is locked for reading.
+    /// Returns its prepacked copies. The caller must hold the read lock.
     pub(super) fn prepacked(&self) -> &PrepackCache {
         &self.prepacked
     }
 }
 
-/// The memory of a buffer.
+/// Returns the memory of a buffer.
 ///
 /// # Errors
-/// `Mismatch` where the buffer is another device's.
+/// Returns `Mismatch` if the buffer belongs to another device.
 pub(super) fn host_memory<'a>(buffer: &'a DeviceBuffer, port: &str) -> Result<&'a HostMemory, DeviceError> {
     buffer.storage::<HostMemory>().ok_or_else(|| DeviceError::Mismatch {
         port: port.to_owned(),
@@ -92,11 +93,11 @@ pub(super) fn host_memory<'a>(buffer: &'a DeviceBuffer, port: &str) -> Result<&'
 pub(super) enum MemoryGuard<'a> {
     /// Shared.
     Read(RwLockReadGuard<'a, AlignedBuffer>),
-    /// Alone.
+    /// Exclusive.
     Write(RwLockWriteGuard<'a, AlignedBuffer>),
 }
 
-/// A tensor that a dispatch is given.
+/// A tensor that is passed to a dispatch.
 #[derive(Clone, Copy)]
 pub(super) struct DispatchTensor<'a> {
     /// The port's name.
@@ -107,11 +108,11 @@ pub(super) struct DispatchTensor<'a> {
     pub(super) written: bool,
 }
 
-/// Locks each distinct memory once, in the order of their addresses, so that dispatches never wait for one another in
-/// a circle. Returns the guards and, for each given tensor, which guard holds it.
+/// Locks each distinct memory once, in address order, so that dispatches cannot deadlock. Returns the guards and, for
+/// each tensor, the index of its guard.
 ///
 /// # Errors
-/// `Mismatch` where one buffer is given twice and written.
+/// Returns `Mismatch` if one buffer is passed twice and written.
 pub(super) fn lock_tensors<'a>(
     given: &[DispatchTensor<'a>],
 ) -> Result<(Vec<MemoryGuard<'a>>, Vec<usize>), DeviceError> {
@@ -126,7 +127,7 @@ pub(super) fn lock_tensors<'a>(
                 if given[last].written || given[index].written {
                     return Err(DeviceError::Mismatch {
                         port: given[index].port.to_owned(),
-                        expected: "a buffer of its own, for the program writes it".to_owned(),
+                        expected: "a separate buffer, because the program writes it".to_owned(),
                         actual: format!("the buffer of {}", given[last].port),
                     });
                 }

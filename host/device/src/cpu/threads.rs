@@ -1,5 +1,5 @@
-//! The backend's own threads. Work is cut into tasks by its shape alone, never by the number of threads, and tasks
-//! write disjoint memory: so any number of threads gives the same bits.
+//! The threads of the CPU device. Work is split into tasks by its shape alone, never by the number of threads, and
+//! tasks write disjoint memory. Any number of threads therefore gives the same bits.
 
 mod thread_pool;
 
@@ -14,32 +14,33 @@ use super::{cancel, thread_scratch};
 use crate::cancel::CancelToken;
 use crate::error::DeviceError;
 
-/// Work below this many operations (an element's instruction, a multiply-add) is not worth a word to another thread.
+/// Operations (an instruction on an element, a multiply-add) below which work is not shared with other threads.
 pub(super) const PARALLEL_OPERATIONS_MIN: usize = 1 << 16;
-/// Operations of a short program that are worth one more thread.
+/// Operations of a short program per additional thread.
 const HELPER_OPERATIONS: usize = 1 << 20;
-/// Dispatches that begin so soon after another's end, in nanoseconds, follow it: there will be more.
+/// Time in nanoseconds after a dispatch within which the next one counts as a follow-up, so that more are likely to
+/// come.
 const FOLLOW_UP_NANOS_MAX: u64 = 50_000;
 
-/// The caller and its helpers, or the caller alone.
+/// The calling thread and its pool, or the calling thread alone.
 #[derive(Debug)]
 pub(super) struct CpuThreads {
     pool: Option<Arc<ThreadPool>>,
     wake: WakePolicy,
     count: usize,
     vectors: Option<VectorSet>,
-    /// Asked before tasks, and by those that take long.
+    /// Checked before every task, and inside long ones.
     cancel: CancelToken,
-    /// Operations that were done with this value.
+    /// Operations that were run through this value.
     operations: AtomicUsize,
-    /// Programs that run now, on these threads or on their callers'.
+    /// Programs that run now, on these threads or on their callers' threads.
     running: AtomicUsize,
     since: Instant,
-    /// Nanoseconds from then to the end of the newest program.
+    /// Nanoseconds from `since` to the end of the newest program.
     ended: AtomicU64,
 }
 
-/// A program that runs, until it is dropped.
+/// A running program, until it is dropped.
 #[derive(Debug)]
 pub(super) struct RunningProgram<'a> {
     threads: &'a CpuThreads,
@@ -48,13 +49,15 @@ pub(super) struct RunningProgram<'a> {
 }
 
 impl RunningProgram<'_> {
-    /// Whether so many others ran when it began that there would be more threads than cores if each took some.
+    /// Returns whether other programs occupied at least half of the cores when this one began, so that sharing its
+    /// work would take more threads than there are cores.
     pub(super) fn is_crowded(&self) -> bool {
         self.crowded
     }
 
-    /// Threads for a short program of so many operations. To wake a helper takes longer than such a program saves, so only
-    /// those help that are awake; where one dispatch follows the other they are woken once and stay.
+    /// Returns the threads for a short program of `operations`. Waking a thread takes longer than such a program saves,
+    /// so only threads that are awake take part. During a sequence of follow-up dispatches, threads are woken once and
+    /// stay awake.
     pub(super) fn threads_for_short_program(&self, operations: usize) -> CpuThreads {
         let team = self.threads.pool.as_ref().filter(|_| !self.crowded);
         if let Some(team) = team
@@ -76,11 +79,11 @@ impl Drop for RunningProgram<'_> {
 }
 
 impl CpuThreads {
-    /// `count` threads, the caller's among them, that compute with `vectors`, none being the widest; no count is the
-    /// processor's number of cores.
+    /// Starts `count` threads, including the caller's, or one per core if `None`. They compute with `vectors`, or the
+    /// widest available if `None`.
     ///
     /// # Errors
-    /// `Unsupported` where the system starts no threads.
+    /// Returns `Unsupported` if the system cannot start threads.
     pub(super) fn new(count: Option<usize>, vectors: Option<VectorSet>) -> Result<CpuThreads, DeviceError> {
         let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let count = count.unwrap_or_else(cores).clamp(1, THREADS_MAX);
@@ -97,7 +100,7 @@ impl CpuThreads {
         Ok(CpuThreads { pool: Some(Arc::new(team)), count, vectors, ..CpuThreads::single_threaded() })
     }
 
-    /// The caller alone.
+    /// Returns the calling thread alone.
     pub(super) fn single_threaded() -> CpuThreads {
         CpuThreads {
             pool: None,
@@ -112,7 +115,7 @@ impl CpuThreads {
         }
     }
 
-    /// The same threads, to count the operations of one dispatch.
+    /// Returns the same threads with a separate count of operations, for one dispatch.
     pub(super) fn with_operation_counter(&self) -> CpuThreads {
         CpuThreads {
             pool: self.pool.clone(),
@@ -122,12 +125,12 @@ impl CpuThreads {
         }
     }
 
-    /// The same threads, which give tasks up once `cancel` says so.
+    /// Returns the same threads, which cancel tasks when `cancel` is cancelled.
     pub(super) fn with_cancel(self, cancel: &CancelToken) -> CpuThreads {
         CpuThreads { cancel: cancel.clone(), ..self }
     }
 
-    /// The operations that were done so far.
+    /// Returns the operations that were run so far.
     pub(super) fn operations(&self) -> usize {
         self.operations.load(Ordering::Relaxed)
     }
@@ -144,18 +147,19 @@ impl CpuThreads {
         u64::try_from(self.since.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// How many there are.
+    /// Returns the number of threads.
     pub(super) fn count(&self) -> usize {
         self.count
     }
 
-    /// What they compute with, and a caller, who computes too, must: [`under`](super::vector::under).
+    /// Returns the vectors that these threads compute with. A caller computes too, so it must use
+    /// [`with_vectors`](super::vector::with_vectors).
     pub(super) fn vectors(&self) -> Option<VectorSet> {
         self.vectors
     }
 
-    /// Runs `f` on every task: on all threads where `operations` (of all tasks together) are worth it, else in order. Unwinds
-    /// where they are given up.
+    /// Runs `f` on every task: on all threads if `operations` (of all tasks together) are worth it, else in order.
+    /// Unwinds if the tasks are cancelled.
     pub(super) fn for_each<T: Send>(&self, operations: usize, tasks: Vec<T>, f: impl Fn(T) + Send + Sync) {
         self.operations.fetch_add(operations, Ordering::Relaxed);
         if self.cancel.is_never() || operations < PARALLEL_OPERATIONS_MIN {
@@ -180,7 +184,7 @@ impl CpuThreads {
                 let tasks: Vec<Mutex<Option<T>>> = tasks.into_iter().map(|task| Mutex::new(Some(task))).collect();
                 team.for_each(tasks.len(), self.wake, &|index| {
                     let task = tasks[index].lock().unwrap_or_else(PoisonError::into_inner).take();
-                    f(task.expect("a team takes each task once"));
+                    f(task.expect("the pool runs each task once"));
                 });
             }
             Some(_) | None => tasks.into_iter().for_each(f),
@@ -188,5 +192,5 @@ impl CpuThreads {
     }
 }
 
-/// More threads than this only add waiting.
+/// Maximum number of threads. More only add waiting.
 const THREADS_MAX: usize = 256;

@@ -1,34 +1,35 @@
-//! Explicit vectors for the innermost loops of products: one set of operations a kind of processor, chosen at run time.
+//! Explicit vectors for the innermost loops of products: one instruction set per kind of processor, selected at run
+//! time.
 //!
-//! What is computed with them is a chain of multiply-adds for each element, in an order that no vector's width changes.
-//! So all sets that round a multiply-add once give the same bits; [`PlainVectors`], which rounds twice and needs nothing, is the
-//! safe twin that tests compare with, and what runs where there is nothing better.
+//! Each element is computed as a chain of multiply-adds in an order that does not depend on the vector width. All sets
+//! that round a multiply-add once therefore give the same bits. [`PlainVectors`] rounds twice and runs on every
+//! processor. It is the safe reference for tests, and the fallback.
 
 use std::cell::Cell;
 
-/// A kind of vectors.
+/// A vector instruction set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum VectorSet {
-    /// Whatever the compiler makes of arrays: every processor has it.
+    /// Arrays that the compiler vectorises. Every processor has this.
     Plain,
-    /// Four numbers: ARM's NEON.
+    /// ARM's NEON, four elements.
     Neon,
-    /// Eight numbers: x86-64 with AVX2 and FMA.
+    /// x86-64 with AVX2 and FMA, eight elements.
     Avx2,
-    /// Sixteen numbers: x86-64 with AVX-512F.
+    /// x86-64 with AVX-512F, sixteen elements.
     Avx512,
 }
 
 impl VectorSet {
-    /// Every kind that this processor has, the narrowest first. Devices take the last one unless they are told otherwise.
+    /// Returns the sets of this processor, narrowest first. Devices use the last one by default.
     pub fn available() -> Vec<VectorSet> {
         let mut sets = vec![VectorSet::Plain];
         sets.extend(present());
         sets
     }
 
-    /// `avx2`.
+    /// Returns the name, such as `avx2`.
     pub const fn name(self) -> &'static str {
         match self {
             VectorSet::Plain => "plain",
@@ -40,16 +41,16 @@ impl VectorSet {
 }
 
 thread_local! {
-    /// What the device was opened with that this thread computes for now; none takes the widest.
+    /// The set of the device for which this thread computes now, or `None` for the widest.
     static THREAD_VECTORS: Cell<Option<VectorSet>> = const { Cell::new(None) };
 }
 
-/// From now on this thread computes with vectors of this kind. For threads that belong to one device.
+/// Sets the vectors of this thread. For threads that belong to one device.
 pub(super) fn set_thread_vectors(set: Option<VectorSet>) {
     THREAD_VECTORS.set(set);
 }
 
-/// Runs `work` on this thread with vectors of this kind.
+/// Runs `work` on this thread with this set.
 pub(super) fn with_vectors<R>(set: Option<VectorSet>, work: impl FnOnce() -> R) -> R {
     struct RestoreVectors(Option<VectorSet>);
     impl Drop for RestoreVectors {
@@ -61,7 +62,7 @@ pub(super) fn with_vectors<R>(set: Option<VectorSet>, work: impl FnOnce() -> R) 
     work()
 }
 
-/// Whether this thread may compute with this kind. That the processor has it is another question.
+/// Returns whether this thread is allowed to use the set. Does not check whether the processor has it.
 #[inline]
 pub(super) fn is_allowed(set: VectorSet) -> bool {
     THREAD_VECTORS.get().is_none_or(|chosen| chosen >= set)
@@ -71,46 +72,46 @@ pub(super) fn is_allowed(set: VectorSet) -> bool {
 pub(super) trait VectorIsa: Copy {
     /// Elements of a vector.
     const LANES: usize;
-    /// Vectors beside each other in a tile, at most.
+    /// Maximum number of adjacent vectors of a tile.
     const WIDE: usize;
-    /// A vector.
+    /// The vector type.
     type V: Copy;
 
-    /// Rows of a tile that is `wide` vectors wide: as many as the registers hold.
+    /// Returns the rows of a tile of `wide` vectors: as many as fit the registers.
     fn height(wide: usize) -> usize;
-    /// The same number in every element.
+    /// Returns a vector with `x` in every element.
     fn splat(self, x: f32) -> Self::V;
-    /// The first elements of a slice that has as many.
+    /// Loads the first `LANES` elements of a slice, which must have that many.
     fn load(self, from: &[f32]) -> Self::V;
-    /// Writes the first elements of a slice that has as many.
+    /// Stores a vector to the first `LANES` elements of a slice, which must have that many.
     fn store(self, to: &mut [f32], v: Self::V);
-    /// The elements of a slice that has fewer, and zeros.
+    /// Loads a slice of fewer than `LANES` elements and fills up with zeros.
     fn load_part(self, from: &[f32]) -> Self::V;
-    /// Writes the first elements to a slice that has room for fewer.
+    /// Stores the first elements to a slice of fewer than `LANES` elements.
     fn store_part(self, to: &mut [f32], v: Self::V);
-    /// `a + b`.
+    /// Returns `a + b`.
     fn add(self, a: Self::V, b: Self::V) -> Self::V;
-    /// `a b + c`.
+    /// Returns `a b + c`.
     fn mul_add(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V;
-    /// The larger of each two, NaN being largest; `b` of two equal ones.
+    /// Returns the larger of each pair. NaN counts as largest. Returns `b` if both are equal.
     fn larger(self, a: Self::V, b: Self::V) -> Self::V;
-    /// The smaller of each two, NaN being smallest; `b` of two equal ones.
+    /// Returns the smaller of each pair. NaN counts as smallest. Returns `b` if both are equal.
     fn smaller(self, a: Self::V, b: Self::V) -> Self::V;
-    /// `x`, or `least` where `x` is at most that; NaN stays.
+    /// Returns `least` if `x` is at most `least`, else `x`. NaN stays NaN.
     fn at_least(self, x: Self::V, least: Self::V) -> Self::V;
-    /// `x` where `a` and `b` are equal or both NaN, `y` elsewhere.
+    /// Returns `x` if `a` and `b` are equal or both NaN, else `y`.
     fn where_same(self, a: Self::V, b: Self::V, x: Self::V, y: Self::V) -> Self::V;
-    /// The first elements of a slice, and zeros after its last.
+    /// Loads up to `LANES` elements of a slice and fills up with zeros.
     #[inline(always)]
     fn load_some(self, from: &[f32]) -> Self::V {
         if from.len() >= Self::LANES { self.load(from) } else { self.load_part(from) }
     }
-    /// Writes as many elements as a slice has room for.
+    /// Stores as many elements as the slice has room for.
     #[inline(always)]
     fn store_some(self, to: &mut [f32], v: Self::V) {
         if to.len() >= Self::LANES { self.store(to, v) } else { self.store_part(to, v) }
     }
-    /// Turns [`TRANSPOSE_SIDE`] rows of as many numbers round: `to[y * below + x] = from[x * row + y]`.
+    /// Transposes a square of [`TRANSPOSE_SIDE`] elements per side: `to[y * below + x] = from[x * row + y]`.
     #[inline(always)]
     fn transpose(self, from: &[f32], row: usize, to: &mut [f32], below: usize) {
         for x in 0..TRANSPOSE_SIDE {
@@ -122,20 +123,20 @@ pub(super) trait VectorIsa: Copy {
     }
 }
 
-/// Numbers along a side of what is turned round at a time.
+/// Elements per side of a square that is transposed at a time.
 pub(super) const TRANSPOSE_SIDE: usize = 8;
 
-/// A computation that is compiled for every kind of processor. `run` must be `#[inline(always)]`, as must all it calls in
-/// its loops.
+/// A computation that is compiled for every instruction set. `run` and all that it calls in its loops must be
+/// `#[inline(always)]`.
 pub(super) trait VectorWork {
-    /// What it computes.
+    /// The result type.
     type Output;
 
-    /// Does it.
+    /// Runs the computation.
     fn run<S: VectorIsa>(self, s: S) -> Self::Output;
 }
 
-/// Eight numbers in an array, without anything a processor may lack.
+/// Eight elements in an array, for any processor.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PlainVectors;
 
@@ -215,7 +216,7 @@ use arm::present;
 #[cfg(target_arch = "aarch64")]
 pub(super) use arm::{lanes, prefetch, run};
 
-/// Kinds that this processor has besides [`PlainVectors`], the narrowest first.
+/// Returns the sets of this processor besides [`PlainVectors`], narrowest first.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn present() -> Vec<VectorSet> {
     Vec::new()
@@ -227,13 +228,13 @@ pub(super) fn run<W: VectorWork>(work: W) -> W::Output {
     work.run(PlainVectors)
 }
 
-/// Elements of a vector, and vectors of a tile, that [`run`] computes with.
+/// Returns the elements of a vector and the vectors of a tile that [`run`] uses.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub(super) fn lanes() -> (usize, usize) {
     (PlainVectors::LANES, PlainVectors::WIDE)
 }
 
-/// Asks for memory that will be read soon.
+/// Prefetches memory that will be read soon.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub(super) fn prefetch(_memory: &[u8]) {}
 

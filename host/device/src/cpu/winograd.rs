@@ -1,9 +1,9 @@
-//! Convolutions with channels last, and their adjoints, tile by tile in the domain where they are products of fewer
-//! multiplications: with three by three taps 36 for sixteen results instead of 144, or sixteen for four instead of 36, and
-//! with five by five taps 36 for four results instead of 100.
+//! Winograd convolutions and their adjoints in NHWC layout. Tiles are transformed to a domain in which a convolution
+//! needs fewer multiplications: with 3x3 taps, 36 for sixteen results instead of 144, or 16 for four instead of 36;
+//! with 5x5 taps, 36 for four results instead of 100.
 //!
-//! A number that is not finite, or past about 10^36, reaches all results of its tiles and not only those whose windows
-//! it is in: a difference of two infinities is none.
+//! A value that is not finite, or beyond about 10^36, spreads to all results of its tiles and not only to those whose
+//! windows contain it, because the difference of two infinities is NaN.
 
 #![expect(clippy::needless_range_loop, reason = "loops over constants are unrolled, so that tiles stay in registers")]
 

@@ -1,9 +1,9 @@
-//! What an adapter is, can do at most, and has that not all have.
+//! Adapter information: names, limits and optional features.
 
 use super::{cooperative_matrix, subgroups};
 use crate::backend::DeviceInfo;
 
-/// What adapter `index` is.
+/// Returns the description of adapter `index`.
 pub(super) fn device_info(index: usize, adapter: &wgpu::Adapter) -> DeviceInfo {
     let info = adapter.get_info();
     let vendor = match info.vendor {
@@ -28,7 +28,7 @@ pub(super) fn device_info(index: usize, adapter: &wgpu::Adapter) -> DeviceInfo {
     }
 }
 
-/// The limits that decide which programs run at all.
+/// Returns the limits that decide which programs can run.
 fn device_limits(limits: &wgpu::Limits) -> Vec<(String, u64)> {
     let found = [
         ("buffer_bytes_max", limits.max_buffer_size),
@@ -40,7 +40,7 @@ fn device_limits(limits: &wgpu::Limits) -> Vec<(String, u64)> {
     found.map(|(name, most)| (name.to_owned(), most)).into()
 }
 
-/// What kernels make use of where it is there.
+/// Returns the optional features that kernels use if the adapter has them.
 fn device_features(adapter: &wgpu::Adapter) -> Vec<String> {
     let named = [
         ("timestamps", wgpu::Features::TIMESTAMP_QUERY),

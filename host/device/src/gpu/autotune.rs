@@ -1,6 +1,6 @@
-//! Which of several ways a kernel is computed in, where it is large: each is tried out once on this adapter, and the fastest one
-//! is taken from then on. It is kept in a file beside the driver's compiled shaders, so that every process takes the same one:
-//! another way may sum in another order.
+//! Autotuning. For each large kernel, the candidates are benchmarked once per adapter, and the fastest is used from
+//! then on. The choice is stored in a tuning file beside the pipeline cache, so that every process uses the same
+//! candidate: candidates can sum in different orders.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -22,28 +22,28 @@ use crate::error::DeviceError;
 use crate::half;
 use crate::meter::Meter;
 
-/// Operations of the smallest kernel that is tried out, a tenth of a millisecond of an adapter's: for smaller ones, trying
-/// takes longer than what is gained by it.
+/// Operations of the smallest kernel that is tuned: about 0.1 ms of an adapter's time. For smaller kernels, tuning
+/// takes longer than it saves.
 pub(super) const OPERATIONS_MIN: u64 = 1 << 31;
-/// Ways that are tried for one kernel: the best by the compiler's figures.
+/// Limit of candidates benchmarked per kernel: those that the compiler estimates to be the fastest.
 const CANDIDATES_MAX: usize = 4;
-/// Ways that would take so many times as long as the best, by those figures, are not tried.
+/// Candidates whose estimated time exceeds the best estimate by more than this factor are not benchmarked.
 const ESTIMATED_COST_RATIO_MAX: usize = 4;
-/// How often each is timed; the best time counts.
+/// Runs per candidate; the shortest time counts.
 const RUNS_PER_CANDIDATE: usize = 5;
-/// Another way than the first is taken where it spares more than one part in so many.
+/// A candidate replaces a better estimated one only if it saves more than 1/20 of that one's time.
 const GAIN_DIVISOR_MIN: u32 = 20;
-/// Time that a process spends on trials, all together.
+/// Limit of the time that a process spends on tuning.
 const TUNING_TIME_MAX: Duration = Duration::from_secs(2);
-/// Kernels whose way is remembered.
+/// Limit of kernels whose choice is stored.
 const TUNED_KERNELS_MAX: usize = 4096;
-/// A larger file is none of ours.
+/// Size limit of a tuning file, in bytes; a larger file is invalid.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
-/// The ways of a device's kernels.
+/// Selects the kernel candidates of a device and remembers the choices.
 #[derive(Debug, Default)]
 pub(super) struct Autotuner {
-    /// Operations of the smallest kernel that is tried out; none where none is.
+    /// Operations of the smallest kernel that is tuned; `None` disables tuning.
     operations_min: Option<u64>,
     file: Option<PathBuf>,
     state: Mutex<AutotuneState>,
@@ -56,32 +56,33 @@ struct AutotuneState {
 }
 
 impl Autotuner {
-    /// For kernels of so many operations, with what `file` has of other processes.
+    /// Returns a tuner for kernels of at least `operations_min` operations, with the choices stored in `file`.
     pub(super) fn new(operations_min: Option<u64>, file: Option<PathBuf>) -> Autotuner {
         let kept = file.as_deref().map_or(Ok(TuningRecords::new()), read_tuning_file);
         let ways = kept.unwrap_or_else(|error| {
             let file = file.as_deref().unwrap_or(Path::new("")).display();
-            tracing::warn!(%file, %error, "kept ways of kernels are not usable; they are tried out anew");
+            tracing::warn!(%file, %error, "the tuning file is invalid; kernels are tuned again");
             TuningRecords::new()
         });
         Autotuner { operations_min, file, state: Mutex::new(AutotuneState { choices: ways, spent: Duration::ZERO }) }
     }
 
-    /// All that were taken so far.
+    /// Returns all choices made so far.
     pub(super) fn choices(&self) -> TuningRecords {
         lock(&self.state).choices.clone()
     }
 
-    /// Takes these from now on, whatever was found out.
+    /// Replaces the choices of these kernels with the given ones.
     pub(super) fn load_choices(&self, ways: &TuningRecords) {
         lock(&self.state).choices.extend(ways.iter().map(|(kernel, way)| (kernel.clone(), way.clone())));
     }
 
-    /// The way of a program's kernel; none where there is one only, or nobody knows better than the compiler. What trying takes is
-    /// the owner's, whose program it is for.
+    /// Returns the candidate for a program's kernel. Returns `None` if the compiler's default is used: the kernel has
+    /// only one candidate, is too small or cannot be benchmarked, or the limit of tuning time or of stored choices is
+    /// reached. Device time and memory of the benchmark are charged to `owner`.
     ///
     /// # Errors
-    /// `Lost`.
+    /// Returns `Lost`.
     pub(super) fn choose_candidate(
         &self,
         context: &Arc<GpuContext>,
@@ -90,7 +91,7 @@ impl Autotuner {
         owner: &Meter,
     ) -> Result<Option<String>, DeviceError> {
         let is_large = self.operations_min.is_some_and(|least| kernel_cost(program, kernel).operations >= least);
-        // Held meanwhile, so that nobody else tries the same, or at the same time.
+        // Locked while tuning, so that no two threads tune the same kernel or disturb each other's timing.
         let mut state = lock(&self.state);
         if !is_large && state.choices.is_empty() {
             return Ok(None);
@@ -117,17 +118,18 @@ impl Autotuner {
         if let Some(file) = &self.file {
             match merge_into_tuning_file(file, &state.choices) {
                 Ok(all) => state.choices = all,
-                Err(error) => tracing::warn!(file = %file.display(), %error, "ways of kernels are not kept"),
+                Err(error) => tracing::warn!(file = %file.display(), %error, "cannot write the tuning file"),
             }
         }
         Ok(Some(way))
     }
 }
 
-/// The way that took least; none where the device cannot tell, or has no room to try.
+/// Benchmarks the candidates and returns the name of the fastest one. Returns `None` if the adapter has no timestamps,
+/// the kernel cannot run alone, or every candidate failed, for example because memory is short.
 ///
 /// # Errors
-/// `Lost`.
+/// Returns `Lost`.
 fn benchmark_candidates(
     context: &Arc<GpuContext>,
     program: &Program,
@@ -143,11 +145,11 @@ fn benchmark_candidates(
             Ok(None) => return Ok(None),
             Err(error) => {
                 context.ensure_alive()?;
-                tracing::debug!(kernel = %kernel.label, way = %way.name, %error, "a way was not tried");
+                tracing::debug!(kernel = %kernel.label, way = %way.name, %error, "cannot benchmark the candidate");
                 continue;
             }
         };
-        tracing::debug!(kernel = %kernel.label, way = %way.name, seconds = took.as_secs_f64(), "a way was tried");
+        tracing::debug!(kernel = %kernel.label, way = %way.name, seconds = took.as_secs_f64(), "candidate benchmarked");
         if best.is_none_or(|(least, _)| took + least / GAIN_DIVISOR_MIN < least) {
             best = Some((took, &way.name));
         }
@@ -155,7 +157,7 @@ fn benchmark_candidates(
     Ok(best.map(|(_, name)| name.to_owned()))
 }
 
-/// A program of this kernel alone, on tensors of its own; none where it writes over what it reads.
+/// Returns a program of this kernel alone with separate tensors, or `None` if the kernel overwrites a value it reads.
 fn isolate_kernel(program: &Program, kernel: &Kernel) -> Option<Program> {
     let (reads, writes) = (kernel.body.read_values(), kernel.body.written_values());
     let place = |value: &ValueId| program.values[value.index()].place;
@@ -188,10 +190,10 @@ fn isolate_kernel(program: &Program, kernel: &Kernel) -> Option<Program> {
     })
 }
 
-/// What the kernel takes in this way; none where the adapter has no timestamps.
+/// Returns the shortest time of the kernel with this candidate, or `None` if the adapter has no timestamps.
 ///
 /// # Errors
-/// Those of loading and running it.
+/// Returns the errors of loading and running the program.
 fn benchmark_kernel(
     context: &Arc<GpuContext>,
     program: &Arc<Program>,
@@ -212,7 +214,7 @@ fn benchmark_kernel(
     Ok(least)
 }
 
-/// A tensor of numbers that are not alike: adapters multiply zeros faster.
+/// Returns a tensor of varied numbers, because adapters multiply zeros faster.
 fn benchmark_input(context: &Arc<GpuContext>, port: &GraphPort, meter: &Meter) -> Result<DeviceBuffer, DeviceError> {
     let descriptor = &port.descriptor;
     let memory = super::storage_buffer::allocate_tensor(context, &port.name, descriptor, meter)?;
@@ -222,7 +224,7 @@ fn benchmark_input(context: &Arc<GpuContext>, port: &GraphPort, meter: &Meter) -
     let bytes: Vec<u8> = match descriptor.dtype {
         DType::F32 => elements.flat_map(|at| float(at).to_le_bytes()).collect(),
         DType::F16 => elements.flat_map(|at| half::from_f32(float(at)).to_le_bytes()).collect(),
-        // Flags and indices, which stay in their range.
+        // Flags and indices: zeros are always in range.
         DType::I8 | DType::U8 | DType::I32 | DType::U32 | DType::I64 | DType::U64 => vec![0; descriptor.bytes()],
     };
     let words = super::storage_buffer::widen_to_words(&context.target(), descriptor.dtype, &bytes);
@@ -230,7 +232,7 @@ fn benchmark_input(context: &Arc<GpuContext>, port: &GraphPort, meter: &Meter) -
     Ok(DeviceBuffer::new(descriptor.clone(), Arc::new(memory)))
 }
 
-/// What is in a file; nothing where there is none.
+/// Returns the choices in a file; none if the file does not exist.
 fn read_tuning_file(file: &Path) -> io::Result<TuningRecords> {
     match std::fs::metadata(file) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(TuningRecords::new()),
@@ -242,10 +244,10 @@ fn read_tuning_file(file: &Path) -> io::Result<TuningRecords> {
     Ok(ways.into_iter().take(TUNED_KERNELS_MAX).collect())
 }
 
-/// Adds `ways` to a file, in one step; what it has then, where those of others count.
+/// Adds `ways` to a file atomically and returns its new contents. Choices that are already in the file are kept.
 fn merge_into_tuning_file(file: &Path, ways: &TuningRecords) -> io::Result<TuningRecords> {
     let mut all = ways.clone();
-    // What cannot be read is written anew.
+    // An invalid file is rewritten.
     all.extend(read_tuning_file(file).unwrap_or_default());
     replace_file(file, &serde_json::to_vec_pretty(&all)?)?;
     Ok(all)
@@ -268,7 +270,7 @@ mod tests {
         let all = merge_into_tuning_file(&file, &tuning_choices(&[("b", "matrices"), ("c", "matrices")])).unwrap();
         assert_eq!(all, tuning_choices(&[("a", "lanes"), ("b", "lanes"), ("c", "matrices")]));
         assert_eq!(read_tuning_file(&file).unwrap(), all);
-        assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 1, "what is written is renamed");
+        assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 1, "the temporary file is renamed");
     }
 
     #[test]

@@ -1,12 +1,12 @@
-//! Freed buffers that wait to be used again, and those that wait to be destroyed.
+//! Pools of freed buffers: those kept for reuse, and those that wait to be destroyed.
 
 use std::collections::HashMap;
 
-/// Bytes of freed buffers kept for allocations of the same size.
+/// Limit of freed buffers kept for allocations of the same size, in bytes together.
 const POOL_BYTES_MAX: u64 = 64 << 20;
-/// Freed buffers of one size that are kept.
+/// Limit of freed buffers kept per size.
 const POOL_BUFFERS_MAX: usize = 8;
-/// The largest staging buffer that is kept, and how many sizes of them.
+/// Bytes of the largest staging buffer that is kept, and the limit of different sizes.
 const STAGING_BYTES_MAX: u64 = 1 << 20;
 const STAGING_SIZES_MAX: usize = 64;
 
@@ -16,15 +16,15 @@ pub(super) struct BufferPool {
     bytes: u64,
     free: HashMap<u64, Vec<(u64, wgpu::Buffer)>>,
     staging: HashMap<u64, Vec<wgpu::Buffer>>,
-    /// Buffers that commands which are not submitted yet may name.
+    /// Buffers to destroy once all commands that may name them are submitted.
     pending_destroy: Vec<wgpu::Buffer>,
 }
 
 impl BufferPool {
-    /// A buffer of exactly `bytes` with its identity.
+    /// Returns a pooled buffer of exactly `bytes` with its ID, if the pool has one.
     pub(super) fn take(&mut self, bytes: u64) -> Option<(u64, wgpu::Buffer)> {
         let free = self.free.get_mut(&bytes)?;
-        // The oldest first, so that few buffers take turns and bind groups made for them serve again.
+        // Take the oldest first: few buffers then alternate, and their cached bind groups are reused.
         let taken = if free.is_empty() { None } else { Some(free.remove(0)) };
         if free.is_empty() {
             self.free.remove(&bytes);
@@ -33,7 +33,7 @@ impl BufferPool {
         taken
     }
 
-    /// Keeps a buffer, or dooms it where there are enough.
+    /// Keeps a buffer for reuse, or marks it for destruction if the pool is full.
     pub(super) fn put(&mut self, id: u64, buffer: wgpu::Buffer) {
         let bytes = buffer.size();
         let free = self.free.entry(bytes).or_default();
@@ -48,12 +48,12 @@ impl BufferPool {
         self.bytes += bytes;
     }
 
-    /// A staging buffer of exactly `bytes`.
+    /// Returns a pooled staging buffer of exactly `bytes`, if the pool has one.
     pub(super) fn take_staging_buffer(&mut self, bytes: u64) -> Option<wgpu::Buffer> {
         self.staging.get_mut(&bytes).and_then(Vec::pop)
     }
 
-    /// Keeps a staging buffer that nothing uses, or lets it go.
+    /// Keeps an unused staging buffer for reuse, or drops it if the pool is full.
     pub(super) fn put_staging_buffer(&mut self, buffer: wgpu::Buffer) {
         let bytes = buffer.size();
         let known = self.staging.contains_key(&bytes);
@@ -65,12 +65,13 @@ impl BufferPool {
         }
     }
 
-    /// Destroys what is doomed: all commands that name it are submitted. Cached bind groups would otherwise keep the memory.
+    /// Destroys the marked buffers, after all commands that name them are submitted. Dropping them is not enough,
+    /// because cached bind groups would keep their memory alive.
     pub(super) fn destroy_pending(&mut self) {
         self.pending_destroy.drain(..).for_each(|buffer| buffer.destroy());
     }
 
-    /// Dooms what is kept for later, because memory is short; whether anything is.
+    /// Marks all pooled buffers for destruction, because memory is short. Returns whether there are buffers to destroy.
     pub(super) fn release_all(&mut self) -> bool {
         self.bytes = 0;
         self.staging.clear();

@@ -1,8 +1,8 @@
-//! The order of work. Commands of all owners go into one encoder, one dispatch after the other. It is submitted when the
-//! adapter has little left to do, when enough has gathered, and before anybody waits: so small steps share a submission
-//! while the adapter is busy, and no step is held back while it is idle.
+//! The command queue: the order of a device's work. Commands of all owners go into one encoder, one dispatch after
+//! another. It is submitted when the adapter has little left to do, when enough work is pending, and before a caller
+//! waits. So small steps share a submission while the adapter is busy, and no step is delayed while it is idle.
 //!
-//! One thread at a time encodes and submits, and one at a time asks the driver what is done.
+//! One thread at a time encodes and submits, and one thread at a time polls the driver.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,46 +18,46 @@ use crate::cancel::CancelToken;
 use crate::error::DeviceError;
 use crate::meter::{DeviceCounters, Meter};
 
-/// Submissions that may be unfinished at once. wgpu keeps what they use until they are done and the device is polled.
+/// Limit of unfinished submissions. wgpu keeps their resources until they are done and the device is polled.
 const IN_FLIGHT_MAX: u64 = 8;
-/// The adapter is busy while so many are.
+/// Unfinished submissions from which on the adapter counts as busy.
 const IN_FLIGHT_BUSY: u64 = 2;
-/// Dispatches of programs that one submission holds at most.
+/// Limit of program dispatches per submission.
 const DISPATCHES_PER_SUBMISSION_MAX: usize = 8;
-/// Steps that take longer gain nothing from sharing a submission.
+/// Steps longer than this gain nothing from sharing a submission.
 const LONG_STEP: Duration = Duration::from_millis(10);
-/// How long one asks the driver, and waits for its answer, before it looks whether its own work was given up.
+/// Limit of one wait in the driver, after which the caller checks for cancellation.
 const POLL_TIME_MAX: Duration = Duration::from_millis(10);
-/// How long it then leaves the driver to others that want to ask.
+/// Pause after such a wait, in which other threads can poll.
 const POLL_PAUSE: Duration = Duration::from_micros(100);
-/// Bytes written to tensors that may wait for the next submission.
+/// Limit of bytes written to tensors that wait for the next submission.
 const UNSUBMITTED_BYTES_MAX: usize = 32 << 20;
 
-/// What is encoded and not submitted. Whoever encodes holds it.
+/// Encoded commands that are not submitted yet. A thread locks them to encode.
 #[derive(Debug)]
 pub(super) struct PendingCommands {
     encoder: Option<wgpu::CommandEncoder>,
-    /// Dispatches of programs in it, and of kernels.
+    /// Dispatches of programs in the encoder, and of kernels.
     dispatches: usize,
     pub(super) kernels: u64,
-    /// The owner of the last one.
+    /// The owner of the last dispatch.
     owner: Option<Meter>,
-    /// Bytes that it copies to tensors.
+    /// Bytes that the encoder copies to tensors.
     written_bytes: usize,
-    /// Timestamps whose read-back is encoded in it.
+    /// Timestamps whose read-back is in the encoder.
     readbacks: Vec<TimestampReadback>,
     pub(super) staging_belt: StagingBelt,
     pub(super) timer: GpuTimer,
 }
 
-/// What is submitted.
+/// The submissions that are not known to be done.
 #[derive(Debug, Default)]
 pub(super) struct InFlightSubmissions {
     submitted: AtomicU64,
     done: Arc<AtomicU64>,
-    /// The unfinished ones, oldest first.
+    /// The unfinished submissions, oldest first.
     unfinished: Mutex<VecDeque<UnfinishedSubmission>>,
-    /// Held by the one who asks the driver.
+    /// Locked by the thread that polls the driver.
     poller: Mutex<()>,
 }
 
@@ -65,10 +65,10 @@ pub(super) struct InFlightSubmissions {
 #[derive(Clone, Debug)]
 pub(super) struct UnfinishedSubmission {
     pub(super) number: u64,
-    /// `None` while the driver is given it.
+    /// `None` until the driver has accepted the submission.
     index: Option<wgpu::SubmissionIndex>,
     since: Instant,
-    /// Dispatches of kernels in it.
+    /// Kernel dispatches in the submission.
     pub(super) kernels: u64,
 }
 
@@ -90,12 +90,12 @@ impl PendingCommands {
 }
 
 impl InFlightSubmissions {
-    /// How many are unfinished, as far as the driver was asked.
+    /// Returns the number of unfinished submissions as of the last poll.
     fn unfinished_count(&self) -> u64 {
         self.submitted.load(Ordering::Acquire).saturating_sub(self.done.load(Ordering::Acquire))
     }
 
-    /// The oldest unfinished one.
+    /// Returns the oldest unfinished submission.
     pub(super) fn oldest(&self) -> Option<UnfinishedSubmission> {
         let done = self.done.load(Ordering::Acquire);
         let mut unfinished = lock(&self.unfinished);
@@ -107,12 +107,12 @@ impl InFlightSubmissions {
 }
 
 impl GpuContext {
-    /// The line, for encoding and submitting in order.
+    /// Locks the pending commands, for encoding and submitting in order.
     pub(super) fn lock_commands(&self) -> MutexGuard<'_, PendingCommands> {
         lock(&self.pending_commands)
     }
 
-    /// The encoder that commands go into.
+    /// Returns the encoder of the pending commands; creates it if needed.
     pub(super) fn open_encoder<'l>(&self, line: &'l mut PendingCommands) -> &'l mut wgpu::CommandEncoder {
         line.encoder.get_or_insert_with(|| self.create_encoder())
     }
@@ -121,7 +121,7 @@ impl GpuContext {
         self.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default())
     }
 
-    /// A pass whose time is `owner`'s.
+    /// Begins a compute pass whose time is credited to `owner`.
     pub(super) fn begin_metered_pass<'l>(&self, line: &'l mut PendingCommands, owner: &Meter) -> wgpu::ComputePass<'l> {
         let PendingCommands { encoder, timer: clock, .. } = line;
         let timestamp_writes = clock.next_timestamp_writes(owner);
@@ -129,16 +129,16 @@ impl GpuContext {
         encoder.begin_compute_pass(&wgpu::ComputePassDescriptor { label: None, timestamp_writes })
     }
 
-    /// Whether work is encoded or submitted that is not done.
+    /// Returns whether encoded or submitted work is unfinished.
     fn is_busy(&self) -> bool {
         self.in_flight.unfinished_count() > 0
             || self.pending_commands.try_lock().map_or(true, |line| line.encoder.is_some())
     }
 
-    /// Submits what has gathered and asks the driver what is done, for those who do not wait; whether more is to be done.
+    /// Submits pending commands and polls the driver without waiting. Returns whether work remains.
     pub(super) fn poll_once(&self) -> bool {
         if let Ok(mut line) = self.pending_commands.try_lock() {
-            // Whoever needs the device next is told that it is lost.
+            // The next caller that uses the device gets the error.
             let _ = self.flush(&mut line);
         }
         if self.poll().is_err() {
@@ -151,7 +151,7 @@ impl GpuContext {
         is_busy
     }
 
-    /// A dispatch for `owner` was encoded: submits, if that is better than to wait for more.
+    /// Ends the encoding of a dispatch for `owner`. Submits it unless waiting for more dispatches is better.
     pub(super) fn finish_dispatch(&self, line: &mut PendingCommands, owner: &Meter) -> Result<(), DeviceError> {
         line.dispatches += 1;
         line.owner = Some(owner.clone());
@@ -168,7 +168,7 @@ impl GpuContext {
         self.flush(line).map(drop)
     }
 
-    /// `bytes` more were encoded to be copied to tensors.
+    /// Ends the encoding of a copy of `bytes` to a tensor.
     pub(super) fn finish_write(&self, line: &mut PendingCommands, bytes: usize) -> Result<(), DeviceError> {
         line.written_bytes += bytes;
         if line.written_bytes > UNSUBMITTED_BYTES_MAX {
@@ -186,16 +186,18 @@ impl GpuContext {
         }
     }
 
-    /// Waits while too much is in flight. Whoever is about to encode does this before it takes the line, which others want.
+    /// Waits while the number of unfinished submissions is at its limit. Call this before locking the pending commands,
+    /// so that other threads can use them meanwhile.
     ///
     /// # Errors
-    /// `Cancelled`; `Lost`.
+    /// Returns `Cancelled` or `Lost`.
     pub(super) fn wait_for_capacity(&self, cancel: &CancelToken) -> Result<(), DeviceError> {
         cancel.check()?;
         self.poll_until(cancel, || self.in_flight.unfinished_count() < IN_FLIGHT_MAX)
     }
 
-    /// Submits what is encoded, after waiting while too much is in flight; the number of the last submission.
+    /// Submits the encoded commands and returns the number of the last submission. Waits first while too many
+    /// submissions are unfinished.
     pub(super) fn flush(&self, line: &mut PendingCommands) -> Result<u64, DeviceError> {
         let Some(encoder) = line.encoder.take() else {
             lock(&self.buffer_pool).destroy_pending();
@@ -207,7 +209,7 @@ impl GpuContext {
         self.poll_until(&CancelToken::never(), || self.in_flight.unfinished_count() < IN_FLIGHT_MAX)?;
         line.staging_belt.finish();
         let number = self.in_flight.submitted.load(Ordering::Acquire) + 1;
-        // Before the driver is given it, which may not come back from that call.
+        // Recorded before `submit`, which can block forever in a hung driver; the watchdog must see the submission.
         lock(&self.in_flight.unfinished).push_back(UnfinishedSubmission {
             number,
             index: None,
@@ -237,7 +239,7 @@ impl GpuContext {
         Ok(number)
     }
 
-    /// Asks the driver what is done, unless somebody is asking already. Does not wait.
+    /// Polls the driver without waiting, unless another thread is polling.
     pub(super) fn poll(&self) -> Result<(), DeviceError> {
         self.ensure_alive()?;
         if let Ok(_poller) = self.in_flight.poller.try_lock() {
@@ -246,10 +248,10 @@ impl GpuContext {
         self.ensure_alive()
     }
 
-    /// Waits until `is_done`, which one of the unfinished submissions makes true.
+    /// Waits until `is_done` is true. Completion of an unfinished submission must make it true.
     ///
     /// # Errors
-    /// `Cancelled`; `Lost`.
+    /// Returns `Cancelled` or `Lost`.
     pub(super) fn poll_until(&self, cancel: &CancelToken, is_done: impl Fn() -> bool) -> Result<(), DeviceError> {
         while !is_done() {
             cancel.check()?;
@@ -275,7 +277,7 @@ impl GpuContext {
         Ok(())
     }
 
-    /// Waits for a submission.
+    /// Waits for submission `number`.
     fn wait_for_submission(&self, number: u64, cancel: &CancelToken) -> Result<(), DeviceError> {
         self.poll_until(cancel, || self.in_flight.done.load(Ordering::Acquire) >= number)?;
         self.ensure_alive()
@@ -290,13 +292,13 @@ impl GpuContext {
     ) -> Result<(), DeviceError> {
         let mapped = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&mapped);
-        // Where mapping fails, so does taking the mapped range.
+        // If mapping fails, `get_mapped_range` fails too and reports it.
         staging.slice(..).map_async(wgpu::MapMode::Read, move |_| told.store(true, Ordering::Release));
         self.wait_for_submission(number, cancel)?;
         self.poll_until(cancel, || mapped.load(Ordering::Acquire))
     }
 
-    /// Waits for everything encoded.
+    /// Waits for all encoded and submitted work.
     pub(super) fn synchronize(&self) -> Result<(), DeviceError> {
         self.ensure_alive()?;
         let mut line = self.lock_commands();

@@ -1,4 +1,4 @@
-//! An opened device: its queue, its buffers, and whether it is lost.
+//! The state of an opened device that its buffers and executables share: queue, buffer pool and failure.
 
 use std::fmt::Display;
 use std::future::Future;
@@ -26,13 +26,13 @@ use crate::error::DeviceError;
 use crate::memory_budget::{AvailableMemory, DeviceMemoryBudget};
 use crate::owner_cache::PerOwner;
 
-/// What all of a device's buffers and executables share.
+/// The state that all buffers and executables of a device share.
 #[derive(Debug)]
 pub(super) struct GpuContext {
     pub(super) device: wgpu::Device,
     pub(super) info: DeviceInfo,
     pub(super) tuning: ShaderTuning,
-    /// What the adapter has for all owners together.
+    /// The memory budget of the adapter, for all owners together.
     pub(super) room: Arc<DeviceMemoryBudget>,
     pub(super) pipelines: SharedPipelines,
     pub(super) scratches: PerOwner<GpuScratch>,
@@ -41,18 +41,19 @@ pub(super) struct GpuContext {
     pub(super) in_flight: Arc<InFlightSubmissions>,
     pub(super) buffer_pool: Mutex<BufferPool>,
     pub(super) poll_thread: PollThread,
-    /// Ways in which kernels are computed.
+    /// The tuner that selects kernel candidates.
     pub(super) autotuner: Autotuner,
-    /// Buffers that the driver refuses, by their numbers from the first on, from one to another: a fault for tests.
+    /// The range of buffers, numbered in creation order from 0, whose allocation fails; the end is exclusive. A fault
+    /// for tests.
     pub(super) fail_allocations: Option<[u64; 2]>,
     failure: Arc<OnceLock<String>>,
-    /// Whether the watchdog gave the device up.
+    /// Whether the watchdog gave up the device.
     is_hung: Arc<AtomicBool>,
     buffers_created: AtomicU64,
     next_id: AtomicU64,
 }
 
-/// The value of a future that wgpu has ready at once, or after calls of ours on this thread.
+/// Returns the value of a future that is ready at once or becomes ready by wgpu calls on this thread.
 pub(super) fn block_on<T>(future: impl Future<Output = T>) -> T {
     let mut future = pin!(future);
     let mut task = std::task::Context::from_waker(Waker::noop());
@@ -64,7 +65,7 @@ pub(super) fn block_on<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// A lock whose holder cannot have left a half-made state behind.
+/// Locks a mutex and ignores poisoning. Our critical sections leave no inconsistent state if they panic.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -79,7 +80,8 @@ impl GpuContext {
     ) -> GpuContext {
         let failure = Arc::new(OnceLock::new());
         let (lost, uncaught) = (Arc::clone(&failure), Arc::clone(&failure));
-        // A device that is destroyed is lost, too, and nothing else may say so: calls on it are errors of their own scopes.
+        // A destroyed device reports itself as lost. Later calls on it raise errors in their own scopes, so these two
+        // callbacks are the only source of `failure`.
         device.set_device_lost_callback(move |reason, message| {
             let _ = lost.set(format!("{reason:?}: {message}"));
         });
@@ -108,7 +110,7 @@ impl GpuContext {
         }
     }
 
-    /// Starts the watchdog. Without its thread, a device that hangs is waited for.
+    /// Starts the watchdog. If its thread cannot start, callers wait for a hung device forever.
     pub(super) fn start_watchdog(&self) {
         let (failure, hangs, device) = (Arc::clone(&self.failure), Arc::clone(&self.is_hung), self.info.name.clone());
         watchdog::start(&self.in_flight, move |waited| {
@@ -118,7 +120,7 @@ impl GpuContext {
         });
     }
 
-    /// `Lost` once the driver has given the device up.
+    /// Returns `Lost` if the driver or the watchdog has given up the device.
     pub(super) fn ensure_alive(&self) -> Result<(), DeviceError> {
         match self.failure.get() {
             None => Ok(()),
@@ -126,7 +128,7 @@ impl GpuContext {
         }
     }
 
-    /// As [`GpuContext::ensure_alive`], after looking what the driver has to say.
+    /// Polls the driver, then checks as [`GpuContext::ensure_alive`] does.
     pub(super) fn poll_and_check(&self) -> Result<(), DeviceError> {
         self.poll()
     }
@@ -135,10 +137,11 @@ impl GpuContext {
         DeviceError::Lost { device: self.info.name.clone(), reason }
     }
 
-    /// What programs for it must be compiled for.
+    /// Returns the target that programs for this device must be compiled for.
     pub(super) fn target(&self) -> CompileTarget {
-        // One binding is not a value's. No more are used than every adapter has, so that a program's kernels do not depend on
-        // how many more this one offers; but for chains, which need more.
+        // One binding is reserved for the buffer between passes. Kernels use at most the bindings that every adapter
+        // has, so that they do not depend on the adapter. Fused matmul kernels need more and are disabled if the
+        // adapter lacks them.
         let bindings = self.device.limits().max_storage_buffers_per_shader_stage as usize;
         let has_chains = self.tuning.workgroup_memory && bindings >= FUSED_MATMUL_BINDINGS;
         CompileTarget {
@@ -152,12 +155,12 @@ impl GpuContext {
         }
     }
 
-    /// Bytes of the largest buffer. Kernels see one that a binding cannot show whole through several.
+    /// Returns the size limit of a buffer, in bytes. A buffer larger than a binding is bound as several windows.
     pub(super) fn allocation_bytes_max(&self) -> u64 {
         self.device.limits().max_buffer_size
     }
 
-    /// Runs `make`; what the driver or wgpu says against it comes back as the error.
+    /// Runs `make` inside error scopes and returns the error of the driver or of wgpu, if any.
     pub(super) fn with_error_scopes<T>(&self, make: impl FnOnce() -> T) -> Result<T, wgpu::Error> {
         let filters = [wgpu::ErrorFilter::Internal, wgpu::ErrorFilter::OutOfMemory, wgpu::ErrorFilter::Validation];
         let [internal, memory, validation] = filters.map(|filter| self.device.push_error_scope(filter));
@@ -169,7 +172,7 @@ impl GpuContext {
         }
     }
 
-    /// A buffer of `bytes`, or what the driver says against it.
+    /// Creates a buffer of `size` bytes, or returns the driver's error.
     fn create_buffer(
         &self,
         size: u64,
@@ -178,17 +181,17 @@ impl GpuContext {
     ) -> Result<wgpu::Buffer, wgpu::Error> {
         let number = self.buffers_created.fetch_add(1, Ordering::Relaxed);
         let is_refused = self.fail_allocations.is_some_and(|[from, to]| (from..to).contains(&number));
-        // More than any adapter has, as a test wants it.
+        // A test requested a failure: no adapter has this much memory.
         let size = if is_refused { u64::MAX - 7 } else { size };
         let mapped_at_creation = is_mapped && !is_refused;
         let descriptor = wgpu::BufferDescriptor { label: None, size, usage, mapped_at_creation };
         self.with_error_scopes(|| self.device.create_buffer(&descriptor))
     }
 
-    /// A buffer for the device's own use.
+    /// Creates a buffer for the device's internal use.
     ///
     /// # Errors
-    /// `NoRoom` where the driver refuses it; `Lost`.
+    /// Returns `InsufficientMemory` if the driver refuses it, and `Lost`.
     pub(super) fn create_internal_buffer(
         &self,
         what: &dyn Display,
@@ -199,19 +202,19 @@ impl GpuContext {
         self.create_buffer(bytes, usage, is_mapped).map_err(|error| self.allocation_error(what, bytes, &error))
     }
 
-    /// The error of a driver that has no `bytes` for `what`.
+    /// Returns the error for a driver that refused `bytes` for `what`.
     pub(super) fn allocation_error(&self, what: &dyn Display, bytes: u64, error: &wgpu::Error) -> DeviceError {
         if let Err(lost) = self.ensure_alive() {
             return lost;
         }
         tracing::warn!(device = %self.info.name, bytes, %error, "the driver refused an allocation");
-        // Others use the adapter too: what is left is less than what is not ours.
+        // Other processes use the adapter too, so the memory left is less than the budget says.
         let left = self.room.available().map_or(0, |available| available.bytes.min(bytes - 1));
-        let of = format!("at most: its driver refuses the allocation: {error}");
+        let of = format!("upper bound: the driver refused the allocation: {error}");
         self.room.insufficient_memory_error(what, bytes, AvailableMemory { bytes: left, source: of })
     }
 
-    /// A storage buffer of exactly `bytes` with its identity, and whether it holds another tensor's old elements.
+    /// Returns a storage buffer of exactly `bytes` with its ID, and whether it still holds another tensor's elements.
     pub(super) fn acquire_buffer(&self, bytes: u64) -> Result<(u64, wgpu::Buffer, bool), wgpu::Error> {
         if let Some((id, buffer)) = lock(&self.buffer_pool).take(bytes) {
             return Ok((id, buffer, true));
@@ -223,19 +226,19 @@ impl GpuContext {
         Ok((self.next_id.fetch_add(1, Ordering::Relaxed), made?, false))
     }
 
-    /// Gives the driver back what is kept for later; whether there was anything.
+    /// Returns pooled buffers to the driver. Returns whether any were freed.
     fn release_pooled_buffers(&self) -> bool {
         let is_some = lock(&self.buffer_pool).release_all();
         is_some && self.synchronize().is_ok()
     }
 
-    /// Takes a buffer back. Work in flight may still use it: a new owner's work comes after that in the queue.
+    /// Returns a buffer to the pool. Work in flight may still use it; a new owner's work comes later in the queue.
     pub(super) fn recycle(&self, id: u64, buffer: wgpu::Buffer) {
         lock(&self.buffer_pool).put(id, buffer);
         self.poll_thread.wake();
     }
 
-    /// Replaces a tensor's words.
+    /// Replaces the words of a tensor.
     pub(super) fn write(&self, memory: &StorageBuffer, words: &[u8], cancel: &CancelToken) -> Result<(), DeviceError> {
         self.ensure_alive()?;
         self.wait_for_capacity(cancel)?;
@@ -245,7 +248,7 @@ impl GpuContext {
         self.finish_write(&mut line, words.len())
     }
 
-    /// The first `bytes` of a tensor, whole words, after waiting for the work that writes them.
+    /// Returns the first `bytes` of a tensor, a whole number of words, after the work that writes them is done.
     pub(super) fn read(
         &self,
         memory: &StorageBuffer,
@@ -259,7 +262,7 @@ impl GpuContext {
         self.wait_for_capacity(cancel)?;
         let kept = lock(&self.buffer_pool).take_staging_buffer(bytes);
         let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
-        let make = || self.create_internal_buffer(&"a tensor on its way to the host", bytes, usage, false);
+        let make = || self.create_internal_buffer(&"the staging buffer of a read", bytes, usage, false);
         let staging = kept.map_or_else(make, Ok)?;
         let mut line = self.lock_commands();
         let encoder = self.open_encoder(&mut line);
@@ -281,7 +284,7 @@ impl GpuContext {
 impl Drop for GpuContext {
     fn drop(&mut self) {
         if self.is_hung.load(Ordering::Acquire) {
-            // To drop the last handle of a queue is to wait for what was submitted to it.
+            // Dropping the last handle of a queue waits for its submissions.
             std::mem::forget(self.queue.clone());
             return;
         }

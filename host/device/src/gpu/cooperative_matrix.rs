@@ -1,7 +1,7 @@
-//! An adapter's operations on small matrices: which it has, and whether they compute what they should.
+//! Cooperative matrices: which of these operations an adapter has, and a self-test of their results.
 //!
-//! They are an extension that few programs use, so a device that is opened with them multiplies two matrices first, of
-//! numbers whose products are exact. Where the result is another one, they are left alone.
+//! Few programs use this extension. So a device that is opened with it first multiplies two matrices whose products are
+//! exact. If the result differs, the extension is not used.
 
 use saggar_compile::wgsl::{COOPERATIVE_MATRIX_SHARED_BYTES, CooperativeMatrix};
 use saggar_tensor::{DType, Descriptor, GraphBuilder, GraphError, Shape, VerifiedGraph, verify};
@@ -10,15 +10,16 @@ use super::self_test;
 use crate::backend::Backend;
 use crate::half;
 
-/// What an adapter must offer besides.
+/// The features that an adapter needs in addition.
 pub(super) const FEATURES: wgpu::Features =
     wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX.union(wgpu::Features::SUBGROUP).union(wgpu::Features::SHADER_F16);
-/// Subgroups of the largest workgroup of products.
+/// Subgroups in the largest workgroup of a matrix product.
 const SUBGROUPS_PER_WORKGROUP_MAX: usize = 8;
-/// Rows, columns and depth of what is multiplied first: with remainders, and several small matrices along each.
+/// Rows, columns and depth of the self-test's product: several tiles and a remainder along each.
 const SELF_TEST_SIZES: [usize; 3] = [76, 84, 72];
 
-/// The operation that products take, the largest that there is: factors of 16-bit floats, sums of 32 bits.
+/// Returns the largest supported operation with 16-bit float factors and 32-bit sums, or `None` if the adapter has
+/// none.
 pub(super) fn query_support(adapter: &wgpu::Adapter) -> Option<CooperativeMatrix> {
     let (info, limits) = (adapter.get_info(), adapter.limits());
     let subgroup = usize::try_from(info.subgroup_min_size).ok()?;
@@ -40,7 +41,7 @@ pub(super) fn query_support(adapter: &wgpu::Adapter) -> Option<CooperativeMatrix
     Some(CooperativeMatrix { side: side as usize, subgroup })
 }
 
-/// The element of a factor at a place: small integers, so that sums of products are exact in 16 bits.
+/// Returns the element of a factor at a position: small integers, so that sums of products are exact in 16 bits.
 fn self_test_element(row: usize, column: usize) -> i32 {
     (row * 7 + column * 3) as i32 % 5 - 2
 }
@@ -56,10 +57,10 @@ fn self_test_graph() -> Result<VerifiedGraph, GraphError> {
     verify(g.finish())
 }
 
-/// Whether a device multiplies as it should.
+/// Checks that a device computes a matrix product correctly.
 ///
 /// # Errors
-/// What is wrong, in words.
+/// Returns a description of the first wrong element, or of the device's error.
 pub(super) fn run_self_test(device: &dyn Backend) -> Result<(), String> {
     let [m, n, k] = SELF_TEST_SIZES;
     let factor = |rows: usize, columns: usize| -> Vec<u8> {
@@ -76,7 +77,7 @@ pub(super) fn run_self_test(device: &dyn Backend) -> Result<(), String> {
         let expected: i32 = (0..k).map(|depth| self_test_element(row, depth) * self_test_element(depth, column)).sum();
         let found = half::to_f32(u16::from_le_bytes(*found));
         if found != expected as f32 {
-            return Err(format!("row {row}, column {column} of a product is {found} and should be {expected}"));
+            return Err(format!("row {row}, column {column} of a product is {found}, expected {expected}"));
         }
     }
     Ok(())

@@ -1,4 +1,5 @@
-//! A program loaded on a device: pipelines and constants made once, bind groups kept while buffers recur.
+//! An executable: a program loaded on a device. Pipelines and constants are created once; bind groups are cached while
+//! the same buffers recur.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
@@ -20,7 +21,7 @@ use crate::error::DeviceError;
 use crate::memory_budget::MemoryRequirements;
 use crate::meter::{DeviceCounters, Meter};
 
-/// Bind groups kept for one kernel: inputs and outputs take turns among a few recycled buffers.
+/// Limit of bind groups cached per pass: inputs and outputs alternate among a few recycled buffers.
 const BIND_GROUPS_PER_PASS_MAX: usize = 8;
 
 #[derive(Debug)]
@@ -32,33 +33,33 @@ pub(super) struct GpuExecutable {
     constants: Vec<StorageBuffer>,
     pub(super) passes: Vec<KernelPass>,
     pub(super) bind_groups: Mutex<BindGroupCache>,
-    /// Stages that wait for one before them.
+    /// Passes that wait for an earlier one.
     barriers: u64,
 }
 
-/// The bind groups made so far.
+/// The bind groups created so far.
 #[derive(Debug)]
 pub(super) struct BindGroupCache {
-    /// The slabs in them. Once they are replaced, no group of theirs comes again.
+    /// The slabs that the groups name. When slabs are replaced, all groups are dropped.
     slabs: Vec<Arc<StorageBuffer>>,
-    /// Of each stage.
+    /// The groups of each pass.
     pub(super) passes: Vec<PassBindGroups>,
 }
 
-/// Bind groups of one kernel by the identities of the buffers in them.
+/// Bind groups of one pass by the IDs of the buffers in them.
 pub(super) type PassBindGroups = Vec<(Vec<u64>, wgpu::BindGroup)>;
 
-/// A pass of a kernel that has something to write.
+/// A pass of a kernel that writes at least one element.
 #[derive(Debug)]
 pub(super) struct KernelPass {
-    /// Its place among the program's kernels.
+    /// Index among the program's kernels.
     pub(super) kernel: usize,
     pub(super) pipeline: Arc<GpuPipeline>,
     pub(super) bindings: Vec<ShaderBinding>,
     pub(super) workgroups: [u32; 3],
 }
 
-/// The caller's tensors and the fresh ones of one dispatch.
+/// The caller's tensors and the newly allocated outputs of one dispatch.
 pub(super) struct DispatchTensors<'a> {
     slabs: &'a [Arc<StorageBuffer>],
     inputs: Vec<&'a StorageBuffer>,
@@ -81,7 +82,7 @@ pub(super) fn load(
     load_with_choices(context, program, meter, &ways, cancel)
 }
 
-/// As [`load`], with each kernel computed in its way, where one is given.
+/// Loads a program like [`load`], with the given candidate for each kernel; `None` uses the compiler's default.
 pub(super) fn load_with_choices(
     context: &Arc<GpuContext>,
     program: Arc<Program>,
@@ -94,9 +95,9 @@ pub(super) fn load_with_choices(
     let mut sizes = Vec::with_capacity(program.slabs.len());
     for (number, slab) in program.slabs.iter().enumerate() {
         if slab.class == StorageClass::Bytes {
-            return Err(unsupported(format!("slab {number}"), "the program was compiled for a host".to_owned()));
+            return Err(unsupported(format!("slab {number}"), "the program was compiled for the CPU".to_owned()));
         }
-        // A slab of empty values is bound all the same, and holds the largest element then.
+        // A slab of empty values is bound too; 8 bytes hold the largest element.
         sizes.push(slab.bytes.max(8) as u64);
     }
     let variant = |(number, way): (usize, &Option<String>)| {
@@ -104,7 +105,7 @@ pub(super) fn load_with_choices(
         KernelVariants::new(context, &program, number, way.as_deref())
     };
     let variants = ways.iter().enumerate().map(variant).collect::<Result<Vec<_>, DeviceError>>()?;
-    // One slab more, for kernels of two passes.
+    // An additional slab holds the data that kernels keep between their passes.
     sizes.extend(
         variants.iter().map(KernelVariants::parts_bytes).max().filter(|&bytes| bytes > 0).map(|bytes| bytes as u64),
     );
@@ -121,7 +122,7 @@ pub(super) fn load_with_choices(
     }
     context.pipelines.prune();
     let descriptions: Vec<_> = variants.iter().flat_map(|variant| variant.pipeline_descriptors(&program)).collect();
-    // Held until the stages hold them.
+    // Keeps the pipelines alive until the passes refer to them.
     let _made = context.pipelines.compile_all(context, &descriptions, cancel);
     cancel.check()?;
     let mut stages = Vec::with_capacity(program.kernels.len());
@@ -133,7 +134,8 @@ pub(super) fn load_with_choices(
     Ok(GpuExecutable { context, program, meter, scratch, constants, passes: stages, bind_groups: groups, barriers })
 }
 
-/// How many of `stages` the driver has wait: every binding may be written, so each that shares a resource with one before.
+/// Returns how many of `stages` the driver must synchronize with an earlier one. Any binding may be written, so every
+/// pass waits that shares a resource with an earlier pass.
 fn count_barriers(stages: &[KernelPass]) -> u64 {
     let mut touched = HashSet::new();
     let mut waits = 0;
@@ -166,7 +168,7 @@ impl Executable for GpuExecutable {
 }
 
 impl KernelPass {
-    /// Encodes the kernel with the group that was bound last.
+    /// Encodes the kernel with the bind group that was bound last.
     pub(super) fn encode(&self, groups: &PassBindGroups, pass: &mut wgpu::ComputePass<'_>) {
         if let Some((_, group)) = groups.last() {
             let [x, y, z] = self.workgroups;
@@ -178,7 +180,7 @@ impl KernelPass {
 }
 
 impl DispatchTensors<'_> {
-    /// Clears what the caller's tensors hold of others.
+    /// Clears recycled tensors of the caller that still hold other tensors' elements.
     pub(super) fn clear_stale(&self, encoder: &mut wgpu::CommandEncoder) {
         for memory in self.inputs.iter().chain(&self.variables) {
             memory.clear_if_stale(encoder);
@@ -187,7 +189,7 @@ impl DispatchTensors<'_> {
 }
 
 impl BindGroupCache {
-    /// Forgets groups that hold slabs which are no longer there.
+    /// Drops all groups if any slab was replaced.
     fn drop_groups_of_replaced_slabs(&mut self, slabs: &[Arc<StorageBuffer>]) {
         let same = self.slabs.len() == slabs.len() && self.slabs.iter().zip(slabs).all(|(a, b)| Arc::ptr_eq(a, b));
         if !same {
@@ -224,7 +226,7 @@ impl GpuExecutable {
         checked.collect()
     }
 
-    /// Runs the program by `run` on checked tensors; the fresh outputs.
+    /// Checks the tensors, runs the program with `run`, and returns the new outputs.
     fn run_on_checked_tensors<T>(
         &self,
         inputs: &[DeviceBuffer],
@@ -246,7 +248,7 @@ impl GpuExecutable {
         Ok((outputs.into_iter().zip(ports).map(buffer).collect(), ran))
     }
 
-    /// Makes the bind groups of these tensors the last of each stage's.
+    /// Makes the bind groups of these tensors the last entry of each pass.
     pub(super) fn bind_all(&self, bound: &mut BindGroupCache, tensors: &DispatchTensors<'_>) {
         bound.drop_groups_of_replaced_slabs(tensors.slabs);
         for (stage, groups) in self.passes.iter().zip(&mut bound.passes) {
@@ -273,13 +275,13 @@ impl GpuExecutable {
         self.context.finish_dispatch(&mut line, &self.meter)
     }
 
-    /// What a dispatch does.
+    /// Returns the counters that one dispatch adds.
     pub(super) fn counts_per_dispatch(&self) -> DeviceCounters {
         let dispatches = self.passes.len() as u64;
         DeviceCounters { dispatches, barriers: self.barriers, ..DeviceCounters::default() }
     }
 
-    /// Makes the bind group of `stage` for these tensors the last of `bind_groups`.
+    /// Makes the bind group of `stage` for these tensors the last of `groups`.
     fn bind_pass(&self, stage: &KernelPass, groups: &mut PassBindGroups, tensors: &DispatchTensors<'_>) {
         let memories: Vec<&StorageBuffer> =
             stage.bindings.iter().map(|window| self.buffer_of_binding(window.resource, tensors)).collect();
@@ -321,7 +323,8 @@ impl GpuExecutable {
         }
     }
 
-    /// Bytes that a binding shows; none for all there are. A slab may be larger than this program knows.
+    /// Returns the bytes of a binding, or `None` to bind the whole buffer. A slab can be larger than this program
+    /// needs.
     fn binding_bytes(&self, window: &ShaderBinding) -> Option<u64> {
         match (window.bytes, window.resource) {
             (Some(bytes), _) => Some(bytes as u64),

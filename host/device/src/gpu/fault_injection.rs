@@ -1,5 +1,5 @@
-//! Faults that tests make: the driver gives the device up, or work on it never ends. Only where an environment variable asks
-//! for it, and only in builds with the feature `fault-injection`, which a release has not.
+//! Fault injection for tests: a device is lost, or its work never ends. Active only if an environment variable requests
+//! it, in builds with the feature `fault-injection`, which releases do not enable.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,33 +8,34 @@ use std::time::Duration;
 use super::shader;
 use crate::error::DeviceError;
 
-/// Names a file. While a process has adapters open, one of them is lost as soon as that file is there, and the file is
-/// removed; if it says `for good`, the process gets no other adapter from then on; if it says `submit_endless_work`, the adapter is not lost,
-/// but gets work that does not end.
+/// The environment variable that names a trigger file. When the file appears, a process with open adapters removes it
+/// and loses one of them. If the file says `for good`, the process gets no other adapter after that. If it says `hang`,
+/// the adapter is not lost, but gets work that does not end.
 const VARIABLE: &str = "SAGGAR_TEST_LOSE_DEVICE";
 
-/// How often the file is looked for.
+/// Interval between checks for the trigger file.
 const TRIGGER_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Time that the watchdog gives a submission in a process one of whose adapters hangs.
+/// Time limit of a submission in a process that has a hung adapter.
 const HUNG_SUBMISSION_TIME: Duration = Duration::from_secs(3);
 
-/// Work that does not end: more workgroups than anything computes. Software adapters leave loops after 65,536 turns.
+/// A shader that does not end, because its dispatch has more workgroups than any adapter finishes. Software adapters
+/// leave loops after 65,536 iterations.
 const ENDLESS_SHADER: &str = "
     @group(0) @binding(0) var<storage, read_write> word: atomic<u32>;
     @compute @workgroup_size(1) fn main() { for (var n = 0u; n < 65000u; n++) { atomicAdd(&word, n); } }";
-/// Workgroups in each dimension, the most that every adapter takes.
+/// Workgroups in each dimension: the limit that every adapter supports.
 const ENDLESS_WORKGROUPS: u32 = 65_535;
 
-/// Whether this process gets no adapter any more.
+/// Whether this process gets no further adapter.
 static IS_PERMANENTLY_LOST: AtomicBool = AtomicBool::new(false);
 /// Whether an adapter of this process hangs.
 static IS_HUNG: AtomicBool = AtomicBool::new(false);
 
-/// What opening an adapter says where none is to be had any more.
+/// Checks that this process can still open an adapter.
 ///
 /// # Errors
-/// `Lost` after a loss for good.
+/// Returns `Lost` after a permanent loss.
 pub(super) fn check_not_permanently_lost(device: &str) -> Result<(), DeviceError> {
     if IS_PERMANENTLY_LOST.load(Ordering::Acquire) {
         let reason = "the driver gives this process no other device".to_owned();
@@ -43,18 +44,18 @@ pub(super) fn check_not_permanently_lost(device: &str) -> Result<(), DeviceError
     Ok(())
 }
 
-/// The time that a submission gets, where it is not the usual one.
+/// Returns the time limit of a submission if an adapter of this process hangs, else `None`.
 pub(super) fn hung_submission_time() -> Option<Duration> {
     IS_HUNG.load(Ordering::Acquire).then_some(HUNG_SUBMISSION_TIME)
 }
 
-/// Has the device be lost as the variable says, if it is set.
+/// Starts the thread that loses or hangs the device when the trigger file appears, if the variable is set.
 pub(super) fn watch_for_trigger(device: &wgpu::Device, queue: &wgpu::Queue) {
     let Some(file) = std::env::var_os(VARIABLE).map(PathBuf::from) else { return };
     let (device, queue) = (device.clone(), queue.clone());
     let watch = move || {
         let how = wait_for_trigger(&file);
-        tracing::warn!(how, "{VARIABLE}: the device is lost, as a test wants it");
+        tracing::warn!(how, "{VARIABLE}: the device is lost because a test requested it");
         if how == "hang" {
             IS_HUNG.store(true, Ordering::Release);
             return submit_endless_work(&device, &queue);
@@ -63,11 +64,11 @@ pub(super) fn watch_for_trigger(device: &wgpu::Device, queue: &wgpu::Queue) {
         device.destroy();
     };
     if let Err(error) = std::thread::Builder::new().name("fault".to_owned()).spawn(watch) {
-        tracing::warn!(%error, "{VARIABLE} is not watched");
+        tracing::warn!(%error, "cannot start the thread that watches {VARIABLE}");
     }
 }
 
-/// Waits until the file is there and this process is the one that removes it; what it says.
+/// Waits until the file exists and this process is the one that removes it. Returns its text.
 fn wait_for_trigger(file: &Path) -> String {
     loop {
         if let Ok(text) = std::fs::read_to_string(file)
@@ -79,7 +80,7 @@ fn wait_for_trigger(file: &Path) -> String {
     }
 }
 
-/// Submits work that does not end. What is submitted after it does not begin.
+/// Submits work that does not end. Later submissions do not start.
 fn submit_endless_work(device: &wgpu::Device, queue: &wgpu::Queue) {
     let usage = wgpu::BufferUsages::STORAGE;
     let word = device.create_buffer(&wgpu::BufferDescriptor { label: None, size: 4, usage, mapped_at_creation: false });

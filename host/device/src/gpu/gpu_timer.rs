@@ -1,4 +1,5 @@
-//! Busy time: timestamps around each dispatch's pass, read in bulk and late so that no dispatch waits for them.
+//! GPU time: timestamps around the pass of each dispatch, read back in bulk and later, so that no dispatch waits for
+//! them.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -11,26 +12,26 @@ use crate::meter::Meter;
 const DISPATCHES_PER_QUERY_SET: u32 = 64;
 const QUERY_SET_BYTES: u64 = DISPATCHES_PER_QUERY_SET as u64 * 16;
 
-/// Times the dispatches of one device.
+/// Measures the busy time of one device's dispatches.
 #[derive(Debug)]
 pub(super) enum GpuTimer {
-    /// The device's own timestamps.
+    /// Measures with the device's timestamps.
     Timestamps {
-        /// Nanoseconds of one tick.
+        /// Nanoseconds per tick.
         period: f64,
-        /// Where the next dispatches' timestamps go; none until there is one.
+        /// The queries for the next dispatches; `None` until the first dispatch after a read-back.
         current: Option<TimestampQueries>,
-        /// Sets whose readings have been delivered.
+        /// Queries whose results were read and that can be reused.
         spare_queries: Arc<Mutex<Vec<TimestampQueries>>>,
     },
-    /// Wall time between a submission, or the end of the one before, and its completion.
+    /// Measures wall time from a submission, or from the end of the previous one, to its completion.
     WallTime {
-        /// When the last submission was seen to be done.
+        /// Time at which the last submission was seen to be complete.
         last_completion: Arc<Mutex<Instant>>,
     },
 }
 
-/// A set of timestamp queries, and the owner of each pair.
+/// A set of timestamp queries, and the meter of each pair.
 #[derive(Debug)]
 pub(super) struct TimestampQueries {
     queries: wgpu::QuerySet,
@@ -39,7 +40,7 @@ pub(super) struct TimestampQueries {
     meters: Vec<Meter>,
 }
 
-/// Timestamps on their way back.
+/// Timestamps that are being read back.
 #[derive(Debug)]
 pub(super) struct TimestampReadback {
     queries: TimestampQueries,
@@ -48,7 +49,7 @@ pub(super) struct TimestampReadback {
 }
 
 impl GpuTimer {
-    /// One for this device. What it needs is made with the first dispatch.
+    /// Returns the timer of a device. Its queries are created at the first dispatch.
     pub(super) fn new(device: &wgpu::Device, queue: &wgpu::Queue) -> GpuTimer {
         if !device.features().contains(wgpu::Features::TIMESTAMP_QUERY) {
             return GpuTimer::WallTime { last_completion: Arc::new(Mutex::new(Instant::now())) };
@@ -57,7 +58,7 @@ impl GpuTimer {
         GpuTimer::Timestamps { period, current: None, spare_queries: Arc::default() }
     }
 
-    /// Nanoseconds of one tick of the device's own timestamps, where it has them.
+    /// Returns the nanoseconds per timestamp tick, or `None` if the device has no timestamps.
     pub(super) fn tick_period_ns(&self) -> Option<f64> {
         match self {
             GpuTimer::Timestamps { period, .. } => Some(*period),
@@ -65,15 +66,15 @@ impl GpuTimer {
         }
     }
 
-    /// Whether the times are the device's own.
+    /// Returns whether times are measured with the device's timestamps.
     pub(super) fn has_timestamps(&self) -> bool {
         self.tick_period_ns().is_some()
     }
 
-    /// Makes room for the next dispatch's timestamps, before its commands.
+    /// Reserves queries for the next dispatch; called before its commands are encoded.
     ///
     /// # Errors
-    /// `NoRoom` where the driver has no memory for more of them; `Lost`.
+    /// Returns `InsufficientMemory` if the driver has no memory for more queries, and `Lost`.
     pub(super) fn reserve_queries(&mut self, context: &GpuContext) -> Result<(), DeviceError> {
         if let GpuTimer::Timestamps { current: current @ None, spare_queries: spare, .. } = self {
             let ready = lock(spare).pop();
@@ -82,7 +83,8 @@ impl GpuTimer {
         Ok(())
     }
 
-    /// Where the next dispatch writes its timestamps; `meter` is credited with the time between them.
+    /// Returns the queries that the next dispatch writes, or `None` without timestamps. `meter` is credited with the
+    /// time between them.
     pub(super) fn next_timestamp_writes(&mut self, meter: &Meter) -> Option<wgpu::ComputePassTimestampWrites<'_>> {
         match self {
             GpuTimer::WallTime { .. } | GpuTimer::Timestamps { current: None, .. } => None,
@@ -98,7 +100,7 @@ impl GpuTimer {
         }
     }
 
-    /// Whether no further dispatch can be timed before the readings are taken.
+    /// Returns whether the queries must be read back before another dispatch can be timed.
     pub(super) fn is_full(&self) -> bool {
         match self {
             GpuTimer::WallTime { .. } | GpuTimer::Timestamps { current: None, .. } => false,
@@ -108,7 +110,7 @@ impl GpuTimer {
         }
     }
 
-    /// Encodes the read-back of all timestamps so far; [`TimestampReadback::credit_meters`] follows the submission.
+    /// Encodes the read-back of all timestamps so far. Call [`TimestampReadback::credit_meters`] after the submission.
     pub(super) fn encode_readback(&mut self, encoder: &mut wgpu::CommandEncoder) -> Option<TimestampReadback> {
         match self {
             GpuTimer::WallTime { .. } => None,
@@ -122,7 +124,7 @@ impl GpuTimer {
         }
     }
 
-    /// What to call when the submission just made is done, where the device has no timestamps.
+    /// Returns the callback for the completion of the submission just made, or `None` if the device has timestamps.
     pub(super) fn wall_time_callback(&self, meter: &Meter) -> Option<impl FnOnce() + Send + 'static> {
         match self {
             GpuTimer::Timestamps { .. } => None,
@@ -158,7 +160,7 @@ impl TimestampQueries {
 }
 
 impl TimestampReadback {
-    /// Credits the meters once the submission is done and the device polled.
+    /// Maps the results and credits the meters when the submission is done and the device is polled.
     pub(super) fn credit_meters(self) {
         let staging = self.queries.staging.clone();
         let bytes = self.queries.meters.len() as u64 * 16;
@@ -179,7 +181,7 @@ impl TimestampReadback {
     }
 }
 
-/// The time between two timestamps, of 8 bytes each, whose ticks take `tick_period_ns` nanoseconds.
+/// Returns the time between two timestamps of 8 bytes each; `period` is nanoseconds per tick.
 pub(super) fn ticks_to_duration(pair: &[u8], period: f64) -> Duration {
     let tick = |at: usize| pair.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes);
     Duration::from_nanos((tick(8).saturating_sub(tick(0)) as f64 * period) as u64)

@@ -1,5 +1,5 @@
-//! Which variant of a kernel runs: the one that suits the adapter, or, where its driver refuses that, the plain one, which
-//! needs no memory that lanes share and no tiles. Both compute the same, but not to the bit.
+//! Variants of a kernel: the tuned one and, if the driver refuses it, one without cooperative matrices, then a plain
+//! one without workgroup memory and tiles. All compute the same function, but not bit for bit.
 
 use std::sync::Arc;
 
@@ -11,8 +11,7 @@ use super::executable::KernelPass;
 use super::pipeline::{PipelineDescriptor, PipelineRefusal};
 use crate::error::DeviceError;
 
-/// The passes of the variants of a program's kernel, by its number: the tuned one's, and those that it falls back to, each
-/// slower than the one before it.
+/// The shader passes of a kernel's variants: the tuned one and its fallbacks, each slower than the one before it.
 pub(super) struct KernelVariants {
     kernel: usize,
     tuned: Vec<Shader>,
@@ -20,10 +19,10 @@ pub(super) struct KernelVariants {
 }
 
 impl KernelVariants {
-    /// The text of all.
+    /// Generates the shaders of all variants.
     ///
     /// # Errors
-    /// `Unsupported` where the kernel has no shader here.
+    /// Returns `Unsupported` if the tuned variant has no shader.
     pub(super) fn new(
         context: &GpuContext,
         program: &Program,
@@ -38,13 +37,13 @@ impl KernelVariants {
         let plain = ShaderTuning { workgroup_memory: false, ..by_lanes };
         let mut others: Vec<Vec<Shader>> = Vec::new();
         for tuning in [by_lanes, plain] {
-            // One that cannot be written here is none to fall back to.
+            // A variant that cannot be generated is not a fallback.
             others.extend(passes(tuning).ok().filter(|other| *other != tuned && others.last() != Some(other)));
         }
         Ok(KernelVariants { kernel, tuned, fallbacks: others })
     }
 
-    /// What the pipelines of the tuned one are made of.
+    /// Returns the pipeline descriptors of the tuned variant.
     pub(super) fn pipeline_descriptors<'a>(
         &'a self,
         program: &'a Program,
@@ -54,16 +53,17 @@ impl KernelVariants {
         written.flat_map(move |shader| (0..shader.slices).map(move |slice| PipelineDescriptor { label, shader, slice }))
     }
 
-    /// The most that one of them keeps between its passes.
+    /// Returns the largest buffer that any variant needs between its passes, in bytes.
     pub(super) fn parts_bytes(&self) -> usize {
         let passes = self.fallbacks.iter().flatten().chain(&self.tuned);
         passes.map(|pass| pass.pass_buffer_bytes).max().unwrap_or(0)
     }
 
-    /// The passes of the variant that the driver takes, with their pipelines; none where there is nothing to write.
+    /// Returns the passes of the first variant that the driver accepts, with their pipelines. The result is empty if
+    /// the kernel writes nothing.
     ///
     /// # Errors
-    /// `Unsupported` where the driver refuses all, in its words; `Lost`.
+    /// Returns `Unsupported` with the driver's errors if it refuses all variants, and `Lost`.
     pub(super) fn into_passes(
         self,
         context: &Arc<GpuContext>,
@@ -77,7 +77,7 @@ impl KernelVariants {
         for passes in [self.tuned].into_iter().chain(self.fallbacks) {
             match create_passes(context, kernel, self.kernel, passes)? {
                 Ok(stages) => {
-                    // What is known has been said already.
+                    // A refusal that was reported before is not logged again.
                     if let Some(PipelineRefusal { reason, is_already_reported: false }) = refusals.first() {
                         let device = &context.info.name;
                         tracing::warn!(
@@ -99,10 +99,10 @@ fn unsupported(context: &GpuContext, kernel: &Kernel, reason: String) -> DeviceE
     DeviceError::Unsupported { device: context.info.name.clone(), kernel: kernel.label.clone(), reason }
 }
 
-/// The passes of a kernel with their pipelines, or why the driver refuses one.
+/// Creates the pipelines of a kernel's passes, or returns the driver's refusal.
 ///
 /// # Errors
-/// `Lost`.
+/// Returns `Lost`.
 fn create_passes(
     context: &Arc<GpuContext>,
     kernel: &Kernel,

@@ -1,4 +1,4 @@
-//! Compute pipelines, shared by equal shaders for as long as some executable uses them.
+//! Compute pipelines. Equal shaders share a pipeline while any executable uses it.
 
 use std::collections::{HashMap, HashSet};
 use std::num::NonZero;
@@ -19,44 +19,45 @@ pub(super) struct GpuPipeline {
     pub(super) layout: wgpu::BindGroupLayout,
 }
 
-/// A device's pipelines by shader text, and its layouts by number of bindings.
+/// The pipelines of a device by shader text, and its layouts by number of bindings.
 #[derive(Debug, Default)]
 pub(super) struct SharedPipelines {
-    /// Shaders that a test wants refused.
+    /// Selects shaders that must fail to compile; for tests.
     fail_shaders: Option<fn(&str) -> bool>,
-    /// What the driver said against shaders, by their text, and whether anybody was told: it is not asked again.
+    /// The driver's errors by shader, and whether each was reported to a caller. A refused shader is not compiled
+    /// again.
     refusals: Mutex<HashMap<PipelineKey, (Arc<str>, bool)>>,
     pipelines: Mutex<HashMap<PipelineKey, Weak<GpuPipeline>>>,
-    /// What the driver has compiled, kept for the next process.
+    /// The pipeline cache file, if one is in use.
     pub(super) cache_file: Option<PipelineCacheFile>,
     layouts: Mutex<HashMap<usize, (wgpu::BindGroupLayout, wgpu::PipelineLayout)>>,
 }
 
-/// A shader's text, and its first workgroup.
+/// A shader's text and its slice.
 type PipelineKey = (String, u32);
 
-/// What a pipeline is made of.
+/// The description from which a pipeline is created.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PipelineDescriptor<'a> {
-    /// For the driver's messages.
+    /// A label for the driver's messages.
     pub(super) label: &'a str,
     pub(super) shader: &'a Shader,
-    /// Which of the shader's slices.
+    /// Index among the shader's slices.
     pub(super) slice: u32,
 }
 
-/// Shaders that were refused are kept up to so many.
+/// Limit of stored refusals; further refused shaders are compiled again at each request.
 const REFUSALS_MAX: usize = 1024;
 
-/// Threads that make pipelines at most.
+/// Limit of threads that compile pipelines.
 const COMPILE_THREADS_MAX: usize = 8;
 
-/// Why there is no pipeline.
+/// The reason why a pipeline was refused.
 #[derive(Clone, Debug)]
 pub(super) struct PipelineRefusal {
-    /// The driver's words, or wgpu's.
+    /// The error of the driver or of wgpu.
     pub(super) reason: Arc<str>,
-    /// Whether it said so before.
+    /// Whether an earlier caller received this error.
     pub(super) is_already_reported: bool,
 }
 
@@ -67,22 +68,22 @@ impl PipelineDescriptor<'_> {
 }
 
 impl SharedPipelines {
-    /// None yet, and none ever for shaders that `fail_shaders` is true of.
+    /// Returns an empty set of pipelines. Shaders for which the given predicate is true fail to compile.
     pub(super) fn with_failing_shaders(refuse: Option<fn(&str) -> bool>) -> SharedPipelines {
         SharedPipelines { fail_shaders: refuse, ..SharedPipelines::default() }
     }
 
-    /// Keeps what the driver has compiled since the last time.
+    /// Writes pipelines that were compiled since the last save to the cache file.
     pub(super) fn save(&self) {
         self.cache_file.iter().for_each(PipelineCacheFile::save);
     }
 
-    /// Forgets pipelines that no executable uses any more.
+    /// Drops entries of pipelines that no executable uses.
     pub(super) fn prune(&self) {
         lock(&self.pipelines).retain(|_, pipeline| pipeline.strong_count() > 0);
     }
 
-    /// The pipeline of a slice of a shader.
+    /// Returns the pipeline of a shader's slice, and compiles it if needed.
     pub(super) fn get_or_compile(
         &self,
         context: &GpuContext,
@@ -96,8 +97,8 @@ impl SharedPipelines {
         })
     }
 
-    /// Makes pipelines on several threads, since a driver takes long for each. What it refuses is asked for again later, and
-    /// told then. Stops once `cancel` says so.
+    /// Compiles pipelines on several threads, because drivers compile slowly. Refused pipelines are skipped; the later
+    /// [`Self::get_or_compile`] reports them. Stops when `cancel` is cancelled.
     pub(super) fn compile_all(
         &self,
         context: &GpuContext,
@@ -126,7 +127,7 @@ impl SharedPipelines {
         std::thread::scope(|scope| {
             let workers: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
             let mut made = work();
-            // One that panicked has made nothing: its pipelines are made when they are asked for.
+            // A worker that panicked returns no pipelines; they are compiled when they are requested.
             made.extend(workers.into_iter().filter_map(|worker| worker.join().ok()).flatten());
             made
         })
@@ -164,7 +165,7 @@ impl SharedPipelines {
     fn create_pipeline(&self, device: &wgpu::Device, description: PipelineDescriptor<'_>) -> GpuPipeline {
         let PipelineDescriptor { label, shader, slice } = description;
         let is_refused = self.fail_shaders.is_some_and(|refuse| refuse(&shader.source));
-        let source = if is_refused { "this text is no shader, as a test wants it" } else { &shader.source };
+        let source = if is_refused { "not a shader: a test requested this fault" } else { &shader.source };
         let module = shader::create_module(device, label, source);
         let (layout, pipeline_layout) = self.layouts_for(device, shader.bindings.len());
         let first_group = [(FIRST_GROUP, f64::from(slice * shader.workgroups.iter().product::<u32>()))];

@@ -1,9 +1,9 @@
-//! What the driver has compiled, kept in a file from one process to the next: a pipeline that was made before is made again
-//! without its compiler.
+//! The pipeline cache: the driver's compiled shaders in a file, so that later processes create the same pipelines
+//! without running its compiler.
 //!
-//! A driver reads its own data and trusts it. So the directory is for this process's user alone, a file is read only if it
-//! is this user's and nobody else may write to it, and it carries a digest of what is in it and of the adapter and driver
-//! that it is for. One that is off in any way is left aside and written anew.
+//! A driver trusts the data it reads back. Therefore only this process's user can enter the directory. A file is read
+//! only if it belongs to this user and no other user can write to it. It holds a digest of its data and of the adapter
+//! and driver it is for. A file that fails any check is ignored and rewritten.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -12,30 +12,31 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use sha2::{Digest as _, Sha256};
 
-/// What a file begins with.
+/// The first bytes of a cache file.
 const MAGIC: &[u8; 8] = b"saggarP1";
-/// Bytes of the digest after it.
+/// Length of the digest that follows `MAGIC`, in bytes.
 const DIGEST_BYTES: usize = 32;
-/// A larger file is neither read nor written.
+/// Size limit of a cache file, in bytes; a larger file is neither read nor written.
 const BYTES_MAX: usize = 256 << 20;
 
-/// A driver's compiled shaders and their file.
+/// A wgpu pipeline cache and the file that stores it.
 #[derive(Debug)]
 pub(super) struct PipelineCacheFile {
     cache: wgpu::PipelineCache,
     file: PathBuf,
-    /// The adapter and the driver, in the file's digest.
+    /// Names of the adapter and the driver; part of the file's digest.
     key: String,
-    /// Bytes of the file that the driver was given.
+    /// Bytes of the file that were passed to the driver.
     #[cfg(test)]
     loaded_bytes: usize,
-    /// Pipelines made so far, and how many of them the file has.
+    /// Pipelines created so far, and how many of them are in the file.
     created_pipelines: AtomicU64,
     saved_pipelines: AtomicU64,
 }
 
 impl PipelineCacheFile {
-    /// Those of this adapter in `directory`; none where its driver gives none away, or the directory cannot be made.
+    /// Opens the cache of this adapter in `directory`. Returns `None` if the driver does not support pipeline caches or
+    /// the directory cannot be created.
     #[expect(unsafe_code, reason = "a driver trusts the data that its caller vouches for")]
     pub(super) fn open(
         device: &wgpu::Device,
@@ -49,21 +50,21 @@ impl PipelineCacheFile {
         let file = directory.join(&name);
         let key = cache_key(&name, adapter);
         if let Err(error) = create_private_directory(directory) {
-            tracing::warn!(directory = %directory.display(), %error, "compiled shaders are not kept");
+            tracing::warn!(directory = %directory.display(), %error, "the pipeline cache directory is not usable");
             return None;
         }
         let data = match read_verified(&file, &key) {
             Ok(data) => data,
             Err(error) => {
-                tracing::warn!(file = %file.display(), %error, "kept shaders are not usable; they are compiled anew");
+                tracing::warn!(file = %file.display(), %error, "the pipeline cache is invalid; shaders are recompiled");
                 None
             }
         };
         let descriptor = wgpu::PipelineCacheDescriptor { label: Some("saggar"), data: data.as_deref(), fallback: true };
-        // SAFETY: the data comes from a file that, as it was opened, belonged to this process's user and that nobody else
-        // may write to (`is_private`), and its digest is the one that was written with it, for an adapter and a driver of
-        // these names: so it is whole, and what a driver gave to a process of this user, unless another program of the same
-        // user forged it. wgpu compares the adapter and the driver's own key for its caches as well.
+        // SAFETY: when the file was opened, it belonged to this process's user and no other user could write to it
+        // (`is_private`). Its digest matches the data and the names of this adapter and driver. So the data is complete
+        // and was written by a driver for a process of this user, unless another program of the same user forged it.
+        // wgpu also compares the adapter and the driver's own cache key.
         let cache = unsafe { device.create_pipeline_cache(&descriptor) };
         Some(PipelineCacheFile {
             cache,
@@ -76,18 +77,18 @@ impl PipelineCacheFile {
         })
     }
 
-    /// For pipelines.
+    /// Returns the cache to create pipelines with.
     pub(super) fn cache(&self) -> &wgpu::PipelineCache {
         &self.cache
     }
 
-    /// One more pipeline was made.
+    /// Counts a pipeline that was created.
     pub(super) fn count_created_pipeline(&self) {
         self.created_pipelines.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Writes the file if there are pipelines that it may not have. Processes that do so at the same time lose only what the
-    /// others had compiled.
+    /// Writes the file if pipelines were created since it was last written. If several processes save at the same time,
+    /// the last write wins and the others' new pipelines are lost.
     pub(super) fn save(&self) {
         let made = self.created_pipelines.load(Ordering::Acquire);
         if self.saved_pipelines.swap(made, Ordering::AcqRel) == made {
@@ -98,17 +99,17 @@ impl PipelineCacheFile {
             return;
         };
         if let Err(error) = write_with_digest(&self.file, &self.key, &data) {
-            tracing::warn!(file = %self.file.display(), %error, "compiled shaders are not kept");
+            tracing::warn!(file = %self.file.display(), %error, "cannot write the pipeline cache file");
         }
     }
 }
 
-/// What a file of this name is for.
+/// Returns the names of the file, adapter and driver that a cache file is valid for.
 fn cache_key(name: &str, adapter: &wgpu::AdapterInfo) -> String {
     format!("{name}\n{}\n{}\n{}", adapter.name, adapter.driver, adapter.driver_info)
 }
 
-/// What is in a file; none where there is no file.
+/// Returns the verified data of a cache file, or `None` if the file does not exist.
 fn read_verified(file: &Path, key: &str) -> io::Result<Option<Vec<u8>>> {
     let damaged = |what: &str| Err(io::Error::new(io::ErrorKind::InvalidData, what.to_owned()));
     let mut file = match File::open(file) {
@@ -116,7 +117,7 @@ fn read_verified(file: &Path, key: &str) -> io::Result<Option<Vec<u8>>> {
         opened => opened?,
     };
     if !is_private(&file)? {
-        return damaged("others may write to it, or it belongs to another user");
+        return damaged("other users can write to it, or it belongs to another user");
     }
     if file.metadata()?.len() > BYTES_MAX as u64 {
         return damaged("it is too large");
@@ -128,23 +129,23 @@ fn read_verified(file: &Path, key: &str) -> io::Result<Option<Vec<u8>>> {
     };
     let (magic, digest) = head.split_at(MAGIC.len());
     if magic != MAGIC || digest != compute_digest(key, data) {
-        return damaged("it is not what was written");
+        return damaged("its header or digest does not match");
     }
     Ok(Some(bytes.split_off(MAGIC.len() + DIGEST_BYTES)))
 }
 
-/// Writes what a driver has compiled, with its digest.
+/// Writes the driver's cache data with its digest.
 fn write_with_digest(file: &Path, key: &str, data: &[u8]) -> io::Result<()> {
     replace_file(file, &[&MAGIC[..], &compute_digest(key, data), data].concat())
 }
 
-/// The digest of data that is for an adapter and a driver.
+/// Returns the digest of cache data for an adapter and driver.
 fn compute_digest(key: &str, data: &[u8]) -> [u8; DIGEST_BYTES] {
     let digest = Sha256::new().chain_update((key.len() as u64).to_le_bytes()).chain_update(key).chain_update(data);
     digest.finalize().into()
 }
 
-/// Makes a directory that only its owner may enter, or closes one to others.
+/// Creates a directory that only its owner can enter, or removes the access of other users from an existing one.
 fn create_private_directory(directory: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);
@@ -162,7 +163,7 @@ fn create_private_directory(directory: &Path) -> io::Result<()> {
     builder.create(directory)
 }
 
-/// Whether an open file belongs to this process's user, and nobody else may write to it.
+/// Returns whether an open file belongs to this process's user and no other user can write to it.
 #[cfg(unix)]
 fn is_private(file: &File) -> io::Result<bool> {
     use std::os::unix::fs::MetadataExt;
@@ -176,7 +177,7 @@ fn is_private(_: &File) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Replaces a file in one step, by one that only its owner may read.
+/// Replaces a file atomically with one that only its owner can read.
 pub(super) fn replace_file(file: &Path, bytes: &[u8]) -> io::Result<()> {
     let own = file.with_extension(format!("{}.new", std::process::id()));
     let mut options = File::options();
@@ -185,7 +186,7 @@ pub(super) fn replace_file(file: &Path, bytes: &[u8]) -> io::Result<()> {
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let written = options.open(&own).and_then(|mut new| new.write_all(bytes));
     written.and_then(|()| fs::rename(&own, file)).inspect_err(|_| {
-        // It may not be there.
+        // The temporary file may not exist.
         let _ = fs::remove_file(&own);
     })
 }
@@ -200,7 +201,7 @@ mod tests {
     use crate::gpu::tests::squares_program;
     use crate::gpu::{GpuOptions, enumerate_adapters, open_with};
 
-    /// What the first adapter computes with its cache in this directory.
+    /// Returns the outputs that the first adapter computes with its cache in this directory.
     fn compute_with_cache_dir(directory: &Path) -> Vec<Vec<u8>> {
         let gpu = open_with(0, GpuOptions { cache_dir: Some(directory), ..GpuOptions::default() }).unwrap();
         let meter = Meter::unlimited();
@@ -217,7 +218,7 @@ mod tests {
         let found = enumerate_adapters();
         let Some(adapter) = found.first().filter(|it| it.features().contains(wgpu::Features::PIPELINE_CACHE)) else {
             assert!(std::env::var_os("REQUIRE_GPU").is_none(), "no adapter with a cache, and REQUIRE_GPU is set");
-            return println!("SKIP: no adapter, or its driver gives nothing away");
+            return println!("SKIP: no adapter, or its driver has no pipeline cache");
         };
         let directory = tempfile::tempdir().unwrap();
         let required_features = wgpu::Features::PIPELINE_CACHE;
@@ -225,7 +226,7 @@ mod tests {
         let (device, _queue) = block_on(adapter.request_device(&descriptor)).unwrap();
         let info = adapter.get_info();
         let given = || PipelineCacheFile::open(&device, &info, directory.path()).unwrap().loaded_bytes;
-        assert_eq!(given(), 0, "there is none yet");
+        assert_eq!(given(), 0, "the cache file does not exist yet");
         let expected = compute_with_cache_dir(directory.path());
 
         let name = wgpu::util::pipeline_cache_key(&info).unwrap();
@@ -256,7 +257,7 @@ mod tests {
             assert!(given() > 0, "a file that was {what} is rewritten");
         }
 
-        // An intact file whose data lacks this driver's header: wgpu does not pass it to the driver.
+        // A valid file whose data lacks this driver's header: wgpu does not pass it to the driver.
         write_with_digest(&file, &key, &[0x5a; 4096]).unwrap();
         assert_eq!(compute_with_cache_dir(directory.path()), expected);
     }
@@ -278,7 +279,7 @@ mod tests {
             std::fs::write(&file, &whole[..at]).unwrap();
             assert!(read_verified(&file, "an adapter").is_err(), "cut at {at}");
         }
-        assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 1, "what is written is renamed");
+        assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 1, "the temporary file is renamed");
     }
 
     #[cfg(unix)]
@@ -294,7 +295,7 @@ mod tests {
         assert_eq!(mode(&directory), 0o700);
         set(&directory, 0o777);
         create_private_directory(&directory).unwrap();
-        assert_eq!(mode(&directory), 0o700, "a directory that was open is closed");
+        assert_eq!(mode(&directory), 0o700, "access of other users is removed");
 
         let file = directory.join("kept");
         write_with_digest(&file, "an adapter", b"what a driver says").unwrap();
@@ -302,9 +303,9 @@ mod tests {
         for open in [0o620, 0o602] {
             set(&file, open);
             let refused = read_verified(&file, "an adapter").unwrap_err().to_string();
-            assert!(refused.contains("others may write"), "{open:o}: {refused}");
+            assert!(refused.contains("other users can write"), "{open:o}: {refused}");
         }
         set(&file, 0o644);
-        assert!(read_verified(&file, "an adapter").unwrap().is_some(), "reading harms nobody");
+        assert!(read_verified(&file, "an adapter").unwrap().is_some(), "read access of other users is harmless");
     }
 }

@@ -1,15 +1,15 @@
-//! A thread that looks after a device while work is under way and nobody waits for it: it submits what has gathered, asks the
-//! driver what is done, so that memory is freed and times are counted, and sees a device that is lost.
+//! The poll thread of a device. While work is pending, it submits gathered commands and polls the driver, so that
+//! memory is freed, busy time is counted and a lost device is noticed even if no caller waits.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::context::{GpuContext, lock};
 
-/// How often it looks.
+/// Interval between two polls.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Wakes the thread, and ends it when it is dropped.
+/// The handle of the poll thread; dropping it stops the thread.
 #[derive(Debug, Default)]
 pub(super) struct PollThread(Arc<PollSignal>);
 
@@ -17,7 +17,7 @@ pub(super) struct PollThread(Arc<PollSignal>);
 struct PollSignal {
     state: Mutex<PollState>,
     changed: Condvar,
-    /// Held while the thread holds the device.
+    /// Held while the thread holds a strong reference to the device.
     polling: Mutex<()>,
 }
 
@@ -30,14 +30,15 @@ enum PollState {
 }
 
 impl PollThread {
-    /// Starts the thread for this device. Without one, what has gathered is submitted by whoever waits for it.
+    /// Starts the poll thread for this device. If it cannot start, gathered commands are submitted only by callers that
+    /// wait for them.
     pub(super) fn start(&self, context: &Arc<GpuContext>) {
         let (signal, context) = (Arc::clone(&self.0), Arc::downgrade(context));
         let tend = move || {
             while signal.wait_for_next_poll() {
                 let _looking = lock(&signal.polling);
                 let Some(context) = context.upgrade().filter(|_| !signal.is_stopped()) else { return };
-                // Before the look: what comes after it wakes us again.
+                // Set before polling: work that arrives later sets it to `Busy` again.
                 signal.transition(PollState::Busy, PollState::Idle);
                 if context.poll_once() {
                     signal.transition(PollState::Idle, PollState::Busy);
@@ -45,12 +46,12 @@ impl PollThread {
             }
         };
         if let Err(error) = std::thread::Builder::new().name("gpu-tender".to_owned()).spawn(tend) {
-            tracing::warn!(%error, "no thread looks after the device");
+            tracing::warn!(%error, "cannot start the poll thread; the device is polled only while a caller waits");
         }
     }
 
-    /// Ends the thread where `context` is the last that holds the device, so that it is not the thread that closes it: that may be
-    /// when the process ends and the driver's own end has begun.
+    /// Stops the thread if the caller holds the last reference to `context`. The poll thread must not be the one that
+    /// closes the device, because the process may be exiting and the driver already shutting down.
     pub(super) fn stop_if_last_owner(&self, context: &Arc<GpuContext>) {
         let _looking = lock(&self.0.polling);
         if Arc::strong_count(context) == 1 {
@@ -63,7 +64,7 @@ impl PollThread {
         self.0.changed.notify_one();
     }
 
-    /// There is work.
+    /// Reports pending work: an idle thread starts polling.
     pub(super) fn wake(&self) {
         self.0.transition(PollState::Idle, PollState::Busy);
     }
@@ -88,7 +89,7 @@ impl PollSignal {
         *lock(&self.state) == PollState::Stopped
     }
 
-    /// Waits until it is time for the next look; false once there is none.
+    /// Waits until the next poll is due. Returns `false` if the thread was stopped.
     fn wait_for_next_poll(&self) -> bool {
         let idle = self.changed.wait_while(lock(&self.state), |state| *state == PollState::Idle);
         let state = idle.unwrap_or_else(PoisonError::into_inner);

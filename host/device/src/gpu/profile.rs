@@ -1,5 +1,5 @@
-//! What each kernel of one dispatch takes: a pass for each, with the device's timestamps before and after it. Passes of their
-//! own keep kernels from overlapping, so their sum may be more than what a dispatch takes.
+//! Profiling: the time of each kernel of one dispatch. Each kernel gets its own pass with device timestamps before and
+//! after it. Separate passes keep kernels from overlapping, so the sum can exceed the time of a normal dispatch.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use crate::cancel::CancelToken;
 use crate::error::DeviceError;
 use crate::meter::DeviceCounters;
 
-/// Kernels whose timestamps fit into one set of queries.
+/// Kernels whose timestamps fit into one query set.
 const KERNELS_PER_QUERY_SET: usize = (wgpu::QUERY_SET_MAX_QUERIES / 2) as usize;
 /// Bytes of a kernel's two timestamps.
 const TIMESTAMP_PAIR_BYTES: u64 = 16;
 
-/// Timestamps of one dispatch.
+/// The timestamp queries and buffers of one dispatch.
 struct DispatchTimestamps {
     query_sets: Vec<wgpu::QuerySet>,
     count: usize,
@@ -23,7 +23,8 @@ struct DispatchTimestamps {
     staging: wgpu::Buffer,
 }
 
-/// Runs all kernels; what each of the program's took, in its order. None where the adapter has no timestamps.
+/// Runs all kernels and returns the duration of each, in the program's order, or `None` if the adapter has no
+/// timestamps.
 pub(super) fn profile_dispatch(
     loaded: &GpuExecutable,
     tensors: &DispatchTensors<'_>,
@@ -38,7 +39,7 @@ pub(super) fn profile_dispatch(
         return Ok(Some(vec![Duration::ZERO; loaded.program.kernels.len()]));
     }
     let timestamps = DispatchTimestamps::new(context, loaded.passes.len())?;
-    // In the order of a dispatch: groups, then the line.
+    // Lock in the same order as a dispatch: the bind groups, then the command queue.
     let mut bound = lock(&loaded.bind_groups);
     loaded.bind_all(&mut bound, tensors);
     let mut line = context.lock_commands();
@@ -103,7 +104,7 @@ impl DispatchTimestamps {
         encoder.copy_buffer_to_buffer(&self.resolved, 0, &self.staging, 0, self.count as u64 * TIMESTAMP_PAIR_BYTES);
     }
 
-    /// Waits for the submission, and reads what each kernel took.
+    /// Waits for submission `number` and returns the duration of each pass; `period` is nanoseconds per tick.
     fn read_durations(&self, context: &GpuContext, number: u64, period: f64) -> Result<Vec<Duration>, DeviceError> {
         context.wait_for_mapping(&self.staging, number, &CancelToken::never())?;
         let range = self.staging.slice(..).get_mapped_range().map_err(|error| context.lost_error(error.to_string()))?;

@@ -1,5 +1,5 @@
-//! Slabs, which all programs of one owner share: dispatches follow each other in the queue, and what one leaves there is
-//! worth nothing to the next. An owner with graphs for many shapes pays for the largest.
+//! Scratch memory: slabs that all programs of one owner share. Dispatches run one after another in the queue, and no
+//! dispatch reads what an earlier one left in a slab. An owner with graphs for many shapes pays only for the largest.
 
 use std::sync::{Arc, Mutex};
 
@@ -8,7 +8,7 @@ use super::storage_buffer::{self, StorageBuffer};
 use crate::error::DeviceError;
 use crate::meter::Meter;
 
-/// An owner's slabs by their numbers.
+/// An owner's slabs by number.
 #[derive(Debug)]
 pub(super) struct GpuScratch {
     meter: Meter,
@@ -16,12 +16,12 @@ pub(super) struct GpuScratch {
 }
 
 impl GpuScratch {
-    /// Nothing yet, for this owner.
+    /// Returns scratch memory without slabs for this owner.
     pub(super) fn new(meter: Meter) -> GpuScratch {
         GpuScratch { meter, slabs: Mutex::default() }
     }
 
-    /// Bytes of slabs of these sizes that are not there, or too small.
+    /// Returns the bytes of the slabs of these sizes that are missing or too small.
     pub(super) fn growth_bytes(&self, sizes: &[u64]) -> u64 {
         let slabs = lock(&self.slabs);
         let there = |number: usize| slabs.get(number).map_or(0, |slab| slab.buffer.size());
@@ -29,11 +29,11 @@ impl GpuScratch {
         sizes.iter().enumerate().map(more).fold(0, u64::saturating_add)
     }
 
-    /// Makes sure that there are slabs of these sizes, not 0. A slab that is too small is replaced; programs bind the new
-    /// one at their next dispatch.
+    /// Allocates slabs of at least these sizes, which are not 0. A slab that is too small is replaced; programs bind
+    /// the new one at their next dispatch.
     ///
     /// # Errors
-    /// `OutOfMemory`; `NoRoom`; `Unsupported` past the adapter's buffer size.
+    /// Returns `OutOfMemory`, `InsufficientMemory`, or `Unsupported` if a slab exceeds the adapter's buffer size.
     pub(super) fn reserve(&self, context: &Arc<GpuContext>, sizes: &[u64]) -> Result<(), DeviceError> {
         let mut slabs = lock(&self.slabs);
         for (number, &bytes) in sizes.iter().enumerate() {
@@ -49,7 +49,7 @@ impl GpuScratch {
         Ok(())
     }
 
-    /// The slabs there are now.
+    /// Returns the current slabs.
     pub(super) fn slabs(&self) -> Vec<Arc<StorageBuffer>> {
         lock(&self.slabs).clone()
     }

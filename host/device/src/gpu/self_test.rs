@@ -1,4 +1,4 @@
-//! Graphs whose results are known, to try out what an adapter says that it has.
+//! Self-tests: runs graphs with known results to check features that an adapter reports.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use crate::backend::{Backend, DeviceBuffer};
 use crate::error::DeviceError;
 use crate::meter::Meter;
 
-/// The outputs of a graph without variables for these inputs.
+/// Runs a graph without variables on these inputs and returns its outputs.
 ///
 /// # Errors
-/// What the device says against it, in words.
+/// Returns the text of the compiler's or the device's error.
 pub(super) fn run_graph(
     device: &dyn Backend,
     graph: &VerifiedGraph,

@@ -1,26 +1,28 @@
-//! Modules of our own shaders, without the checks that are for shaders of others.
+//! Shader modules of generated code, without wgpu's checks for untrusted shaders.
 
-/// The module of `source`, which is of [`saggar_compile::wgsl`]: what is not valid is an error of the device's scope.
+/// Creates the module of `source`, which must come from [`saggar_compile::wgsl`]. Invalid text is an error of the
+/// device's error scope.
 ///
-/// Indices are not clamped by the driver's compiler, and loops have no counter of their own that ends them.
-#[expect(unsafe_code, reason = "wgpu leaves out checks of shaders only where its caller vouches for them")]
+/// The driver's compiler does not clamp indices, and it adds no counters that bound loops.
+#[expect(unsafe_code, reason = "wgpu omits shader checks only if its caller vouches for the text")]
 pub(super) fn create_module(device: &wgpu::Device, label: &str, source: &str) -> wgpu::ShaderModule {
     let descriptor =
         wgpu::ShaderModuleDescriptor { label: Some(label), source: wgpu::ShaderSource::Wgsl(source.into()) };
-    // Quotients of elements keep theirs: WGSL says what the smallest integer by -1 is, and drivers do not.
+    // Integer division keeps its check: WGSL defines the smallest integer divided by -1, and drivers do not.
     let checks = wgpu::ShaderRuntimeChecks { int_div_checks: true, ..wgpu::ShaderRuntimeChecks::unchecked() };
-    // SAFETY: the text is generated, never a guest's. Every loop counts to a constant; every index is computed from sizes
-    // that are baked in and from coordinates below them, or is clamped where another tensor's elements say it
-    // (`wgsl::index`). `saggar_compile::check` has every program's elements within its values before its text is written; that
-    // the text's indices are those elements is held by how it is written, and by results that tests compare with the
-    // interpreter's. Nothing checks the indices in the text itself: a mistake there reaches other tensors of a buffer.
+    // SAFETY: the text is generated, never a guest's. Every loop counts to a constant. Every index is computed from
+    // constant sizes and from coordinates below them, or is clamped if it comes from another tensor's elements
+    // (`wgsl::index`). `saggar_compile::check` proves for every program that its elements lie within its values before
+    // the text is written. That the text's indices are those elements depends on how it is written, and on tests that
+    // compare results with the interpreter's. Nothing checks the indices in the text: a mistake there reaches other
+    // tensors of a buffer.
     unsafe { device.create_shader_module_trusted(descriptor, checks) }
 }
 
-/// Leave to use what wgpu calls experimental: operations on small matrices.
-#[expect(unsafe_code, reason = "wgpu gives out what may have faults only to who says that he knows it")]
+/// Returns the token that enables wgpu's experimental features, for cooperative matrices.
+#[expect(unsafe_code, reason = "wgpu enables experimental features only if its caller accepts the risk")]
 pub(super) fn experimental_features() -> wgpu::ExperimentalFeatures {
-    // SAFETY: used for nothing but products of matrices whose shaders are generated, never a guest's, and which are tried out
-    // before anybody's work.
+    // SAFETY: used only for matrix products whose shaders are generated, never a guest's, and which a self-test runs
+    // before any user's work.
     unsafe { wgpu::ExperimentalFeatures::enabled() }
 }

@@ -1,6 +1,6 @@
-//! What the host writes to tensors, on its way: mapped buffers of a fixed size that are filled, copied from by the commands
-//! around them, and mapped again. So a write takes its place in the order of commands, and no driver has to find memory for
-//! it that nobody counted.
+//! The staging belt: mapped buffers of a fixed size through which the host writes to tensors. A chunk is filled, copied
+//! from by the commands around it, and mapped again. So a write keeps its place in the order of commands, and the
+//! driver allocates no memory for it that we do not count.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -13,24 +13,24 @@ use crate::error::DeviceError;
 
 /// Bytes of a chunk.
 const CHUNK_BYTES: u64 = 1 << 20;
-/// Chunks that there are at most; a write waits for the adapter where all are under way.
+/// Limit of chunks; if all are in flight, a write waits for the adapter.
 const CHUNKS_MAX: usize = 32;
 
-/// Chunks of mapped memory.
+/// The chunks of a device's staging belt.
 #[derive(Debug, Default)]
 pub(super) struct StagingBelt {
-    /// The one that is being filled, and the bytes in it.
+    /// The chunk being filled, and the bytes used in it.
     current: Option<(wgpu::Buffer, u64)>,
-    /// Those that the commands gathered so far copy from.
+    /// Filled chunks that pending commands copy from.
     closed: Vec<wgpu::Buffer>,
-    /// Those that are mapped and empty.
+    /// Mapped chunks that are empty.
     free: Arc<Mutex<Vec<wgpu::Buffer>>>,
-    /// How many there are.
+    /// The number of chunks that exist.
     count: Arc<AtomicUsize>,
 }
 
 impl StagingBelt {
-    /// Before a submission: what is filled can be copied from.
+    /// Unmaps the current chunk before a submission, so that commands can copy from it.
     pub(super) fn finish(&mut self) {
         if let Some((buffer, _)) = self.current.take() {
             buffer.unmap();
@@ -38,7 +38,7 @@ impl StagingBelt {
         }
     }
 
-    /// After it: maps the chunks again as soon as they are copied.
+    /// Maps the filled chunks again when they have been copied; called after the submission.
     pub(super) fn recall(&mut self) {
         for buffer in self.closed.drain(..) {
             let (free, count, mapped) = (Arc::clone(&self.free), Arc::clone(&self.count), buffer.clone());
@@ -51,17 +51,18 @@ impl StagingBelt {
         }
     }
 
-    /// Bytes left in the chunk that is being filled.
+    /// Returns the unused bytes of the chunk being filled.
     fn remaining_bytes(&self) -> u64 {
         self.current.as_ref().map_or(0, |(_, used)| CHUNK_BYTES - used)
     }
 }
 
 impl GpuContext {
-    /// Encodes the replacement of a tensor's words, in the order of commands.
+    /// Encodes the replacement of a tensor's words in the order of commands.
     ///
     /// # Errors
-    /// `NoRoom` where there is no memory for the way; `Cancelled`, with some of the words replaced; `Lost`.
+    /// Returns `InsufficientMemory` if the driver has no memory for a chunk, `Cancelled` with some of the words
+    /// replaced, and `Lost`.
     pub(super) fn upload(
         &self,
         line: &mut PendingCommands,
@@ -85,7 +86,7 @@ impl GpuContext {
         Ok(())
     }
 
-    /// An empty chunk becomes the one that is filled.
+    /// Makes an empty chunk the current one. Waits for the adapter if all chunks are in flight.
     fn start_next_chunk(&self, line: &mut PendingCommands, cancel: &CancelToken) -> Result<(), DeviceError> {
         line.staging_belt.finish();
         let chunk = loop {
@@ -94,8 +95,7 @@ impl GpuContext {
             }
             if line.staging_belt.count.load(Ordering::Acquire) < CHUNKS_MAX {
                 let usage = wgpu::BufferUsages::MAP_WRITE | wgpu::BufferUsages::COPY_SRC;
-                let chunk =
-                    self.create_internal_buffer(&"a tensor on its way to the device", CHUNK_BYTES, usage, true)?;
+                let chunk = self.create_internal_buffer(&"the staging buffer of a write", CHUNK_BYTES, usage, true)?;
                 line.staging_belt.count.fetch_add(1, Ordering::AcqRel);
                 break chunk;
             }

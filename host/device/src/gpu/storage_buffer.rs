@@ -1,4 +1,4 @@
-//! A tensor's memory on the device, and the widening of small elements to words.
+//! Storage buffers that hold tensors on the device, and the widening of narrow elements to 32-bit words.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use crate::error::DeviceError;
 use crate::half;
 use crate::meter::{DeviceCounters, Meter, MeterCharge};
 
-/// Copies and bindings are of whole words.
+/// Copies and bindings consist of whole words; in bytes.
 const COPY_ALIGNMENT_BYTES: u64 = wgpu::COPY_BUFFER_ALIGNMENT;
 
-/// A storage buffer, charged to its owner. Dropped, it waits in the context's pool for the next of its size.
+/// A storage buffer, charged to its owner. When it is dropped, its memory returns to the context's pool.
 #[derive(Debug)]
 pub(super) struct StorageBuffer {
     context: Arc<GpuContext>,
-    /// Distinct for every buffer of the device that was ever made.
+    /// Unique among all buffers created on the device.
     pub(super) id: u64,
     pub(super) buffer: wgpu::Buffer,
     is_recycled: bool,
@@ -31,17 +31,17 @@ pub(super) struct StorageBuffer {
 impl BufferStorage for StorageBuffer {}
 
 impl StorageBuffer {
-    /// The tensor is to be zeros: a recycled buffer is cleared before its first use, unless it is written first.
+    /// Makes the tensor zero: a recycled buffer is cleared before its first use, unless it is overwritten first.
     pub(super) fn mark_stale_if_recycled(&self) {
         self.is_stale.store(self.is_recycled, Ordering::Release);
     }
 
-    /// All elements are about to be replaced.
+    /// Cancels the clearing, because all elements are about to be replaced.
     pub(super) fn mark_overwritten(&self) {
         self.is_stale.store(false, Ordering::Release);
     }
 
-    /// Encodes the clearing that is due.
+    /// Encodes the clearing if it is due.
     pub(super) fn clear_if_stale(&self, encoder: &mut wgpu::CommandEncoder) {
         if self.is_stale.swap(false, Ordering::AcqRel) {
             encoder.clear_buffer(&self.buffer, 0, None);
@@ -55,7 +55,7 @@ impl Drop for StorageBuffer {
     }
 }
 
-/// Memory for a tensor; `name` is for errors. Its elements are arbitrary.
+/// Allocates memory for a tensor; `name` is for errors. Its elements are arbitrary.
 pub(super) fn allocate_tensor(
     context: &Arc<GpuContext>,
     name: &str,
@@ -63,17 +63,17 @@ pub(super) fn allocate_tensor(
     meter: &Meter,
 ) -> Result<StorageBuffer, DeviceError> {
     let target = context.target();
-    // Bindings may not be smaller than an element.
+    // A binding must hold at least one element.
     let least = (target.element_bytes(descriptor.dtype) as u64).max(COPY_ALIGNMENT_BYTES);
     allocate(context, name, tensor_bytes(&target, descriptor).max(least), meter)
 }
 
-/// Bytes of a tensor's elements on the device, whole words.
+/// Returns the bytes of a tensor's elements on the device, rounded up to whole words.
 pub(super) fn tensor_bytes(target: &CompileTarget, descriptor: &Descriptor) -> u64 {
     target.tensor_bytes(descriptor).next_multiple_of(COPY_ALIGNMENT_BYTES)
 }
 
-/// `tensor_bytes` of memory, not 0, charged to `meter` first.
+/// Allocates `bytes` of memory, not 0, and charges them to `meter` first.
 pub(super) fn allocate(
     context: &Arc<GpuContext>,
     name: &str,
@@ -103,14 +103,14 @@ pub(super) fn allocate(
             })
         }
         Err(error) => {
-            // What was refused takes nothing from what is left.
+            // Release the refused bytes before the error reports how many are left.
             drop(charge);
             Err(context.allocation_error(&name, bytes, &error))
         }
     }
 }
 
-/// The memory behind `acquire_buffer`, if it is this device's.
+/// Returns the storage of `buffer`, or `Mismatch` if it belongs to another device.
 pub(super) fn downcast_buffer<'a>(
     context: &Arc<GpuContext>,
     port: &str,
@@ -120,11 +120,11 @@ pub(super) fn downcast_buffer<'a>(
     memory.ok_or_else(|| DeviceError::Mismatch {
         port: port.to_owned(),
         expected: format!("a tensor of {}", context.info.name),
-        actual: "another device's".to_owned(),
+        actual: "a tensor of another device".to_owned(),
     })
 }
 
-/// Host elements as the device's words.
+/// Widens host elements to the device's words.
 pub(super) fn widen_to_words<'a>(target: &CompileTarget, dtype: DType, bytes: &'a [u8]) -> Cow<'a, [u8]> {
     match dtype {
         DType::U8 => Cow::Owned(bytes.iter().flat_map(|&byte| u32::from(byte).to_le_bytes()).collect()),
@@ -146,7 +146,7 @@ pub(super) fn widen_to_words<'a>(target: &CompileTarget, dtype: DType, bytes: &'
     }
 }
 
-/// The device's words as host elements.
+/// Narrows the device's words to host elements.
 pub(super) fn narrow_from_words(target: &CompileTarget, descriptor: &Descriptor, mut words: Vec<u8>) -> Vec<u8> {
     match descriptor.dtype {
         DType::U8 | DType::I8 => words.chunks_exact(4).map(|word| word[0]).collect(),

@@ -1,16 +1,18 @@
-//! An adapter's subgroups: how many lanes they have, and whether those read each other's registers as they should.
+//! Subgroups: their size on an adapter, and a self-test of their reductions, whose lanes read each other's registers.
 
 use saggar_tensor::{DType, Descriptor, GraphBuilder, GraphError, NodeId, Shape, VerifiedGraph, verify};
 
 use super::self_test;
 use crate::backend::Backend;
 
-/// What an adapter must offer besides.
+/// The features that an adapter needs in addition.
 pub(super) const FEATURES: wgpu::Features = wgpu::Features::SUBGROUP;
-/// The sizes of what is folded first: rows by large workgroups and by small ones, and columns that lie side by side.
+/// Rows and columns of the self-test: reductions of contiguous rows and of strided columns, by large and by small
+/// workgroups.
 const SELF_TEST_SIZES: [usize; 2] = [136, 2048];
 
-/// Lanes of every subgroup, where all have as many.
+/// Returns the number of lanes per subgroup, or `None` if subgroups are not supported, differ in size, or have a size
+/// that is not a power of two from 8 to 64.
 pub(super) fn query_size(adapter: &wgpu::Adapter) -> Option<usize> {
     let (info, features) = (adapter.get_info(), adapter.features());
     let size = info.subgroup_min_size;
@@ -32,10 +34,10 @@ fn self_test_graph() -> Result<VerifiedGraph, GraphError> {
     verify(g.finish())
 }
 
-/// Whether a device folds as it should.
+/// Checks that a device computes row and column sums correctly.
 ///
 /// # Errors
-/// What is wrong, in words.
+/// Returns a description of the first wrong sum, or of the device's error.
 pub(super) fn run_self_test(device: &dyn Backend) -> Result<(), String> {
     let [rows, columns] = SELF_TEST_SIZES;
     let input: Vec<u8> = (0..rows * columns).flat_map(|at| self_test_element(at).to_le_bytes()).collect();
@@ -48,7 +50,7 @@ pub(super) fn run_self_test(device: &dyn Backend) -> Result<(), String> {
         for (at, (expected, found)) in expected.iter().zip(found.as_chunks::<4>().0).enumerate() {
             let found = f32::from_le_bytes(*found);
             if found != *expected {
-                return Err(format!("the sum of {what} {at} is {found} and should be {expected}"));
+                return Err(format!("the sum of {what} {at} is {found}, expected {expected}"));
             }
         }
     }

@@ -23,7 +23,7 @@ fn open_first_adapter() -> Option<GpuDevice> {
     Some(GpuDevice { context: Arc::new(GpuContext::new(device, queue, super::device_info(0, adapter), tuning, room)) })
 }
 
-/// A shader of one binding.
+/// Returns a shader with one binding.
 fn single_binding_shader(source: &str) -> Shader {
     let window = ShaderBinding { resource: ShaderResource::Output(0), offset_bytes: 0, bytes: None };
     Shader { source: source.to_owned(), bindings: vec![window], workgroups: [1, 1, 1], slices: 1, pass_buffer_bytes: 0 }
@@ -33,7 +33,7 @@ fn vector(elements: usize) -> Descriptor {
     Descriptor::new(DType::F32, Shape::new([elements]).unwrap())
 }
 
-/// The square of a matrix and what its rows add up to: kernels of two sorts.
+/// Returns a program that computes the square of a matrix and its row sums: two kinds of kernels.
 pub(super) fn squares_program(gpu: &dyn Backend) -> saggar_compile::Program {
     let mut g = GraphBuilder::new();
     let x = g.input("x", Descriptor::new(DType::F32, Shape::new([8, 8]).unwrap())).unwrap();
@@ -72,7 +72,7 @@ fn a_lost_device_stays_lost() {
     let meter = Meter::unlimited();
     let kept = gpu.allocate(&vector(8), &meter).unwrap();
     gpu.context.device.destroy();
-    // The driver's word arrives with the first poll.
+    // The first poll reports the loss.
     let _ = gpu.synchronize();
     assert!(matches!(gpu.synchronize(), Err(DeviceError::Lost { .. })));
     assert!(matches!(gpu.read(&kept), Err(DeviceError::Lost { .. })));
@@ -91,7 +91,7 @@ fn a_rejected_shader_returns_an_error_without_losing_the_device() {
         let refused = gpu.context.pipelines.get_or_compile(&gpu.context, description);
         assert_eq!(refused.map(drop).map_err(|refused| refused.is_already_reported), Err(known));
     };
-    // Threads that make pipelines ahead tell nobody.
+    // Compiling ahead reports no refusals.
     assert_eq!(gpu.context.pipelines.compile_all(&gpu.context, &[description], &CancelToken::never()).len(), 0);
     refused(false);
     refused(true);
@@ -117,7 +117,7 @@ fn equal_shaders_share_a_pipeline_while_it_is_used() {
     assert!(unused.upgrade().is_none());
 }
 
-/// What the driver has given, in buffers that are alive.
+/// Returns the bytes that the driver has allocated for live buffers.
 fn allocated_bytes(gpu: &GpuDevice) -> u64 {
     gpu.synchronize().unwrap();
     gpu.context.device.generate_allocator_report().map_or(0, |report| report.total_allocated_bytes)
@@ -136,7 +136,7 @@ fn repeated_loading_and_unloading_does_not_grow_driver_memory() {
         let outputs = executable.dispatch(std::slice::from_ref(&x), &[]).unwrap();
         gpu.read(&outputs[0]).unwrap();
     };
-    // What is kept for the next of its size is there after the first cycles, and no more of it after many.
+    // The pools are full after the first cycles and must not grow after many.
     (0..10).for_each(|_| cycle());
     let before = allocated_bytes(&gpu);
     (0..500).for_each(|_| cycle());

@@ -1,10 +1,10 @@
-//! A watchdog: a device is given up when a submission does not end. Some drivers do this themselves and report a lost device
-//! (amdgpu, i915, Windows' TDR); others, such as NVIDIA's on a machine without a display, wait forever.
+//! The watchdog: it gives up a device whose submission does not end. Some drivers do this themselves and report a lost
+//! device (amdgpu, i915, Windows' TDR). Others, such as NVIDIA's on a machine without a display, wait forever.
 //!
-//! The watchdog is a thread that calls no driver, because one that hangs may come back from no call: Mesa's lavapipe blocks in
-//! the next submission, and wgpu's locks then block everybody else. For the same reason a device that hangs can neither be closed
-//! nor opened again by the process: its queue is leaked, and [`check_not_hung`] refuses the adapter to this process from then on. A server
-//! replaces itself by a new process, and a worker's attempt ends as with any lost device.
+//! The watchdog is a thread that calls no driver, because any call into a hung driver can block: Mesa's lavapipe blocks
+//! in the next submission, and wgpu's locks then block all other threads. For the same reason this process can neither
+//! close a hung device nor open it again: its queue is leaked, and [`check_not_hung`] refuses the adapter from then on.
+//! A server replaces itself with a new process, and a worker's attempt ends as with any lost device.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -14,21 +14,21 @@ use super::command_queue::InFlightSubmissions;
 use super::context::lock;
 use crate::error::DeviceError;
 
-/// Time that each submission gets.
+/// Base time limit of a submission.
 const SUBMISSION_TIME: Duration = Duration::from_secs(60);
-/// Time that it gets in addition for each dispatch of a kernel: 20 times what one takes on the slowest adapters
-/// (`Tuning::operations_max`).
+/// Additional time per kernel dispatch: 20 times the duration of one on the slowest adapters
+/// (`ShaderTuning::operations_max`).
 const KERNEL_TIME: Duration = Duration::from_secs(1);
-/// How often the watchdog looks.
+/// Interval between two checks.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
-/// Time that passes between two looks at most, as far as the watchdog is concerned: while a process is stopped or a machine
-/// sleeps, nobody looks, and the device may not compute either.
+/// Limit of the time counted between two checks. While a process is stopped or a machine sleeps, no check runs, and the
+/// device may not compute either.
 const CHECK_GAP_MAX: Duration = Duration::from_secs(1);
 
-/// Adapters of which a device hung in this process, by name.
+/// Names of adapters that hung in this process.
 static HUNG_ADAPTERS: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
-/// Measures for how long the oldest unfinished submission has been looked at.
+/// Measures how long the oldest unfinished submission has been observed.
 #[derive(Debug, Default)]
 pub(super) struct SubmissionWatchdog {
     /// The number of that submission.
@@ -38,8 +38,8 @@ pub(super) struct SubmissionWatchdog {
 }
 
 impl SubmissionWatchdog {
-    /// Checks submission `number`, the oldest unfinished one, which contains `kernels` dispatches. Returns how long it has
-    /// been the oldest if that exceeds its time limit.
+    /// Checks submission `number`, the oldest unfinished one, which contains `kernels` dispatches. Returns how long it
+    /// has been the oldest if that exceeds its time limit.
     pub(super) fn observe(&mut self, number: u64, kernels: u64, now: Instant) -> Option<Duration> {
         if self.last_check.is_none() || self.number != number {
             *self = SubmissionWatchdog { number, waited: Duration::ZERO, last_check: Some(now) };
@@ -51,8 +51,8 @@ impl SubmissionWatchdog {
     }
 }
 
-/// Starts the thread, which ends with `flights`. It calls `give_up` once, with how long it waited, if a submission of these does
-/// not end.
+/// Starts the watchdog thread, which ends when `flights` is dropped. It calls `give_up` at most once, with the time it
+/// waited, if a submission exceeds its time limit.
 pub(super) fn start(flights: &Arc<InFlightSubmissions>, give_up: impl FnOnce(Duration) + Send + 'static) {
     let flights = Arc::downgrade(flights);
     let watch = move || {
@@ -69,7 +69,7 @@ pub(super) fn start(flights: &Arc<InFlightSubmissions>, give_up: impl FnOnce(Dur
         give_up(waited);
     };
     if let Err(error) = std::thread::Builder::new().name("gpu-watchdog".to_owned()).spawn(watch) {
-        tracing::warn!(%error, "nobody watches whether the device hangs");
+        tracing::warn!(%error, "cannot start the watchdog thread; a hung device is not detected");
     }
 }
 
@@ -82,7 +82,7 @@ fn submission_time_limit(kernels: u64) -> Duration {
     SUBMISSION_TIME + KERNEL_TIME.saturating_mul(u32::try_from(kernels).unwrap_or(u32::MAX))
 }
 
-/// Refuses the adapter to this process from now on.
+/// Makes [`check_not_hung`] refuse the adapter in this process from now on.
 pub(super) fn mark_as_hung(device: &str) {
     lock(&HUNG_ADAPTERS).insert(device.to_owned());
 }
@@ -90,7 +90,7 @@ pub(super) fn mark_as_hung(device: &str) {
 /// Checks that no device of this adapter hung in this process.
 ///
 /// # Errors
-/// `Lost` where one did.
+/// Returns `Lost` if one did.
 pub(super) fn check_not_hung(device: &str) -> Result<(), DeviceError> {
     if lock(&HUNG_ADAPTERS).contains(device) {
         let reason = "it hung in this process, and only another process can open it again".to_owned();

@@ -1,15 +1,15 @@
-//! Memory control groups of a process, of both versions. Source: Linux, cgroups(7).
+//! Memory control groups of a process, versions 1 and 2. Source: Linux, cgroups(7).
 
 use std::path::{Path, PathBuf};
 
 /// A control group with the memory controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryControlGroup {
-    /// Where the group's hierarchy is mounted.
+    /// The mount point of the group's hierarchy.
     root: &'static str,
-    /// The group below it.
+    /// The group's path below the mount point.
     path: PathBuf,
-    /// Whether its files are those of version 1, otherwise those of version 2.
+    /// Whether its files are those of version 1. Otherwise they are those of version 2.
     pub is_version_1: bool,
 }
 

@@ -1,70 +1,70 @@
-//! How much memory the host has left for this process: what the system could free, and what its control groups leave it.
+//! The host's memory budget: what the system could free, limited by the control groups of this process.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{AvailableMemory, MemoryControlGroup, UNPOLLED_BYTES_MAX};
 
-/// The host's memory, with what devices in it were charged: the system hands pages out when they are touched, so what is
-/// charged and was not touched is counted here.
+/// The host's memory, and the bytes that devices in it were charged. The system assigns pages when they are touched, so
+/// charged memory that was not touched yet is counted here.
 #[derive(Debug)]
 pub(super) struct HostMemoryBudget {
     read_snapshot: fn() -> Option<HostMemorySnapshot>,
     held_bytes: AtomicU64,
-    /// Bytes charged since the last look.
+    /// Bytes charged since the last reading.
     unpolled_bytes: AtomicU64,
 }
 
-/// What the system says.
+/// The memory figures of the system.
 #[derive(Clone, Debug)]
 pub(super) struct HostMemorySnapshot {
     pub(super) available: AvailableMemory,
-    /// Bytes that this process has touched; none where no file says.
+    /// Bytes that this process has touched, or `None` if no file says.
     pub(super) resident_bytes: Option<u64>,
 }
 
-/// Looks at the system's files; none where they do not say what is left.
+/// Reads the system's files. Returns `None` if they do not say how much memory is available.
 pub(super) fn read_snapshot() -> Option<HostMemorySnapshot> {
     available_memory().map(|available| HostMemorySnapshot { available, resident_bytes: resident_bytes() })
 }
 
 impl HostMemoryBudget {
-    /// Nothing is held yet; `read_snapshot` says what the system has.
+    /// Returns a budget with nothing charged, which reads the system's figures with `look`.
     pub(super) const fn new(look: fn() -> Option<HostMemorySnapshot>) -> HostMemoryBudget {
         HostMemoryBudget { read_snapshot: look, held_bytes: AtomicU64::new(0), unpolled_bytes: AtomicU64::new(0) }
     }
 
-    /// Takes `bytes`. Returns what was held before.
+    /// Reserves `bytes`. Returns the bytes that were held before.
     pub(super) fn reserve(&self, bytes: u64) -> u64 {
         self.held_bytes.fetch_add(bytes, Ordering::AcqRel)
     }
 
-    /// Whether it is time for a look, with `bytes` more that are charged.
+    /// Returns whether the system's figures must be read again, after `bytes` more were charged.
     pub(super) fn needs_poll(&self, bytes: u64) -> bool {
         self.unpolled_bytes.fetch_add(bytes, Ordering::AcqRel).saturating_add(bytes) >= UNPOLLED_BYTES_MAX
     }
 
-    /// They are free again.
+    /// Releases `bytes`.
     pub(super) fn release(&self, bytes: u64) {
         self.held_bytes.fetch_sub(bytes, Ordering::AcqRel);
     }
 
-    /// Bytes that are charged now.
+    /// Returns the bytes that are charged now.
     pub(super) fn held_bytes(&self) -> u64 {
         self.held_bytes.load(Ordering::Acquire)
     }
 
-    /// What is left beside `held` bytes; none where nobody knows.
+    /// Returns the memory available beside `held` bytes, or `None` if it is unknown.
     pub(super) fn remaining(&self, held: u64) -> Option<AvailableMemory> {
         self.unpolled_bytes.store(0, Ordering::Release);
         let HostMemorySnapshot { available, resident_bytes: touched_bytes } = (self.read_snapshot)()?;
-        // What is held and was never touched is still to come out of it.
+        // The system does not count memory that is held but untouched, so it is subtracted here.
         let untouched = held.saturating_sub(touched_bytes.unwrap_or(held));
         Some(AvailableMemory { bytes: available.bytes.saturating_sub(untouched), source: available.source })
     }
 }
 
-/// The least of what the system and each control group above this process leave; none where no file says.
+/// Returns the smallest of what the system and each control group of this process leave, or `None` if no file says.
 fn available_memory() -> Option<AvailableMemory> {
     let system = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| parse_mem_available(&text));
     let system = system.map(|bytes| AvailableMemory { bytes, source: "MemAvailable of the system".to_owned() });
@@ -73,31 +73,33 @@ fn available_memory() -> Option<AvailableMemory> {
     system.into_iter().chain(left).min_by_key(|it| it.bytes)
 }
 
-/// Bytes of this process that are in memory.
+/// Returns the bytes of this process that are in memory.
 fn resident_bytes() -> Option<u64> {
     parse_resident_bytes(&std::fs::read_to_string("/proc/self/status").ok()?)
 }
 
-/// Without the files that it maps, such as datasets, where the system tells them apart: those are nothing that was charged.
+/// Returns the resident bytes without mapped files, such as datasets, if the system lists them separately. Mapped files
+/// are not charged to a device.
 fn parse_resident_bytes(status: &str) -> Option<u64> {
     parse_kib_line(status, "RssAnon:").or_else(|| parse_kib_line(status, "VmRSS:"))
 }
 
-/// A control group of this process, or one above it.
+/// A control group of this process, or one of its ancestors.
 #[derive(Debug, PartialEq, Eq)]
 struct CgroupDirectory {
     directory: PathBuf,
     files: &'static CgroupFiles,
 }
 
-/// Where a control group says what it has.
+/// The files in which a control group lists its memory.
 #[derive(Debug, PartialEq, Eq)]
 struct CgroupFiles {
     limit: &'static str,
     usage: &'static str,
-    /// Lines of `memory.stat` with what the kernel could drop. Pages of files that are read again and again, which are the
-    /// active ones, go too before a process is refused memory. Source: Linux, Documentation/admin-guide/cgroup-v2.rst,
-    /// and si_mem_available in mm/show_mem.c, which counts the same for MemAvailable.
+    /// Lines of `memory.stat` with memory that the kernel could drop. It also drops pages of files that are read
+    /// repeatedly, the active ones, before it refuses memory to a process. Source: Linux,
+    /// Documentation/admin-guide/cgroup-v2.rst, and si_mem_available in mm/show_mem.c, which counts the same for
+    /// MemAvailable.
     droppable: &'static [&'static str],
 }
 
@@ -106,7 +108,7 @@ const CGROUP_V2_FILES: CgroupFiles = CgroupFiles {
     usage: "memory.current",
     droppable: &["inactive_file", "active_file", "slab_reclaimable"],
 };
-/// Its files do not say how much of the kernel's own memory could be dropped.
+/// Version 1 does not say how much of the kernel's own memory could be dropped.
 const CGROUP_V1_FILES: CgroupFiles = CgroupFiles {
     limit: "memory.limit_in_bytes",
     usage: "memory.usage_in_bytes",
@@ -120,10 +122,10 @@ impl CgroupDirectory {
 }
 
 impl CgroupFiles {
-    /// What a group leaves whose files `read` gives; none where it has no limit.
+    /// Returns what a group leaves, with its files read by `read`, or `None` if it has no limit.
     fn remaining_with(&self, read: impl Fn(&str) -> Option<String>) -> Option<AvailableMemory> {
         let CgroupFiles { limit, usage, droppable } = *self;
-        // Without a limit it says `max`, or a number that no machine has.
+        // A group without a limit says `max`, or a number that no machine has.
         let limit_bytes: u64 = read(limit)?.trim().parse().ok().filter(|&bytes| bytes < 1 << 60)?;
         let used_bytes: u64 = read(usage)?.trim().parse().ok()?;
         let stat = read("memory.stat").unwrap_or_default();
@@ -134,7 +136,7 @@ impl CgroupFiles {
     }
 }
 
-/// The groups that `/proc/self/cgroup` names, with those above them.
+/// Returns the groups that `/proc/self/cgroup` lists, with their ancestors.
 fn cgroup_directories(text: &str) -> Vec<CgroupDirectory> {
     let with_ancestors = |group: &MemoryControlGroup| {
         let files = if group.is_version_1 { &CGROUP_V1_FILES } else { &CGROUP_V2_FILES };
@@ -147,14 +149,14 @@ fn parse_mem_available(meminfo: &str) -> Option<u64> {
     parse_kib_line(meminfo, "MemAvailable:")
 }
 
-/// Bytes of a line such as `MemAvailable:   1024 kB`.
+/// Parses the bytes of a line such as `MemAvailable:   1024 kB`.
 fn parse_kib_line(text: &str, name: &str) -> Option<u64> {
     let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
     let kib: u64 = rest.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kib.checked_mul(1024)
 }
 
-/// The number of a line such as `inactive_file 4096`.
+/// Parses the number of a line such as `inactive_file 4096`.
 fn parse_counter_line(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
 }

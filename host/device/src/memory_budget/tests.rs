@@ -8,7 +8,7 @@ fn fixed_budget(bytes: u64) -> Arc<DeviceMemoryBudget> {
     DeviceMemoryBudget::new("cpu", MemorySource::Fixed { bytes, source: "a test's limit" })
 }
 
-/// A host with 1 GiB of which nothing was touched; one for each test, for what is charged stays counted in it.
+/// Returns a host with 1 GiB, untouched. Each test makes one, because charges stay counted in it.
 fn gibibyte_host() -> &'static HostMemoryBudget {
     let look = || {
         Some(HostMemorySnapshot {
@@ -33,10 +33,10 @@ fn a_charge_holds_memory_until_it_is_dropped() {
     };
     assert_eq!(
         refused.to_string(),
-        "no room: y wants 300 bytes, and cpu has 200 available (a test's limit); smaller batches, a smaller model \
-         or more memory would do"
+        "insufficient memory: y needs 300 bytes, and cpu has 200 available (a test's limit); use smaller batches, a \
+         smaller model or more memory"
     );
-    assert_eq!((meter.bytes(), remaining_bytes(&room)), (800, 200), "what was refused is not charged");
+    assert_eq!((meter.bytes(), remaining_bytes(&room)), (800, 200), "a refused charge must not count");
     drop(kept);
     room.charge(&"y", 300, &meter).unwrap();
     assert_eq!((meter.bytes(), remaining_bytes(&room)), (0, 1000));
@@ -59,7 +59,7 @@ fn concurrent_charges_never_exceed_the_budget() {
             let threads: Vec<_> = (0..4).map(|_| ask()).collect();
             threads.into_iter().filter_map(|thread| thread.join().unwrap()).collect()
         });
-        assert_eq!(charges.len(), 1, "two of 600 bytes of 1000, or none");
+        assert_eq!(charges.len(), 1, "exactly one charge of 600 bytes fits into 1000");
     }
     assert_eq!(remaining_bytes(&room), 1000);
 }
@@ -86,7 +86,7 @@ fn untouched_charges_count_in_every_budget_of_the_host() {
     let is_said =
         matches!(refused, DeviceError::InsufficientMemory { available_bytes, .. } if available_bytes == 324 << 20);
     assert!(is_said, "{refused}");
-    assert!(copies.check(&"a copy of x", 700 << 20).is_err(), "x is there, though no page of it was touched");
+    assert!(copies.check(&"a copy of x", 700 << 20).is_err(), "x is charged, though its pages are untouched");
     drop(kept);
     copies.check(&"a copy of x", 700 << 20).unwrap();
 }
@@ -108,7 +108,7 @@ fn resident_memory_is_not_counted_twice() {
             resident_bytes: None,
         })
     };
-    assert_eq!(HostMemoryBudget::new(silent).remaining(400).unwrap().bytes, 1000, "nobody knows what was touched");
+    assert_eq!(HostMemoryBudget::new(silent).remaining(400).unwrap().bytes, 1000, "the resident bytes are unknown");
     assert_eq!(HostMemoryBudget::new(|| None).remaining(400), None);
 }
 

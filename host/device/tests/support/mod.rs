@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use saggar_device::{Backend, cpu, gpu};
 
-/// How many adapters there are. Where there are none it says SKIP and what of the test is left, and with `REQUIRE_GPU=1` it
-/// fails.
+/// Returns the number of adapters. If there are no adapters, prints SKIP and `left`, which says what is still tested,
+/// or fails if `REQUIRE_GPU=1`.
 pub(crate) fn adapters(left: &str) -> usize {
     let adapters = gpu::adapters().len();
     if adapters == 0 {
@@ -15,7 +15,7 @@ pub(crate) fn adapters(left: &str) -> usize {
     adapters
 }
 
-/// The CPU with two threads, and every adapter.
+/// Returns the CPU with two threads, and every adapter.
 #[allow(dead_code, reason = "tests that tune their devices open them themselves")]
 pub(crate) fn devices() -> Vec<Arc<dyn Backend>> {
     let mut devices = vec![cpu::open(Some(2)).unwrap()];

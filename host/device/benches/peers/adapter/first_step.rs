@@ -1,4 +1,5 @@
-//! The first step of a training in a process of its own, from the graph's first node on: what the compiler and the driver need.
+//! Time of the first training step in a new process, starting with the construction of the graph: the cost of compiler
+//! and driver.
 
 use std::path::Path;
 use std::process::Command;
@@ -14,18 +15,18 @@ const BATCH: &str = "64";
 const COLD: PerformanceGoal = PerformanceGoal::SecondsAtMost(1.0);
 const WARM: PerformanceGoal = PerformanceGoal::SecondsAtMost(0.2);
 
-/// Nothing is left from processes before: neither the driver's compiled shaders nor ours.
+/// Measures without any cached shaders, neither the driver's nor ours.
 ///
 /// # Errors
-/// Why there is no figure.
+/// Returns the reason why there is no figure.
 pub(super) fn cold(stage: &BenchContext) -> Result<Vec<ComparisonRow>, String> {
     let files = stage.create_folder("first-step-lenet")?;
     let mut command = stage.environment()?.python_command("device_peer.py", stage.threads);
     command.args(["first", LENET.name, BATCH]).arg(files.folder());
-    // What was compiled before must not help.
+    // Do not reuse earlier compilations.
     command.env("TORCHINDUCTOR_FORCE_DISABLE_CACHES", "1").env("TORCHINDUCTOR_CACHE_DIR", files.file("compiled"));
     let theirs = crate::child::PeerProcess::start(&mut command, &files.file("errors.txt"))?.ready.take();
-    let figure = theirs["figure"].as_f64().ok_or("PyTorch says no figure")?;
+    let figure = theirs["figure"].as_f64().ok_or("PyTorch reports no figure")?;
     let name = format!(
         "PyTorch {} on {}, torch.compile",
         theirs["version"].as_str().unwrap_or("?"),
@@ -34,14 +35,14 @@ pub(super) fn cold(stage: &BenchContext) -> Result<Vec<ComparisonRow>, String> {
     let ours = time_rounds(stage, &files, None)?;
     let theirs_once = crate::turns::Timing { best: figure, median: figure };
     let row = ComparisonRow::new(FigureUnit::Milliseconds, ours, &name, theirs_once, COLD)
-        .with_remark("no shader kept from before");
+        .with_remark("without cached shaders");
     Ok(vec![row.mark_unjudged(reason_not_judged(stage, true))])
 }
 
-/// The process before has left what is kept on disk: by the driver, and by the device where it keeps anything.
+/// Measures after a previous process has filled the caches on disk: the driver's, and the device's if it has one.
 ///
 /// # Errors
-/// Why there is no figure.
+/// Returns the reason why there is no figure.
 pub(super) fn warm(stage: &BenchContext) -> Result<Vec<ComparisonRow>, String> {
     let files = stage.create_folder("first-step-lenet")?;
     torch_comparison::write_initial_tensors(stage, [LENET.name, BATCH], &files)?;
@@ -50,7 +51,7 @@ pub(super) fn warm(stage: &BenchContext) -> Result<Vec<ComparisonRow>, String> {
     time_first_step(stage, &files, Some(&kept))?;
     let ours = time_rounds(stage, &files, Some(&kept))?;
     let row = ComparisonRow::without_peer(FigureUnit::Milliseconds, ours, WARM)
-        .with_remark("after a process that left its shaders on disk");
+        .with_remark("with shaders cached by an earlier process");
     Ok(vec![row.mark_unjudged(reason_not_judged(stage, true))])
 }
 
@@ -70,8 +71,8 @@ fn time_first_step(
     read_figure(&mut command, &files.file("errors.txt"))
 }
 
-/// Has a process keep compiled shaders in a folder, or none. A driver knows its own variable and passes over the others'; what
-/// the device itself keeps is told here too, once it does.
+/// Sets the folder of a process's shader cache, or disables the cache. Each driver reads its own variable and ignores
+/// the others'. If the device gets a cache too, set it here.
 fn set_shader_cache(command: &mut Command, folder: Option<&Path>) {
     let Some(folder) = folder else {
         command.env("__GL_SHADER_DISK_CACHE", "0").env("MESA_SHADER_CACHE_DISABLE", "true");

@@ -1,14 +1,15 @@
-//! Geometric means over networks, of our time over PyTorch's.
+//! Geometric means over networks of our time divided by PyTorch's.
 
 use super::torch_comparison::{TorchMode, reason_not_judged};
 use crate::stage::BenchContext;
 use crate::table::{ComparisonRow, PerformanceGoal};
 use crate::task::{DECODER, LENET, RESNET50, TRANSFORMER};
 
-/// A row for each of PyTorch's ways that all networks have; the goal is about the compiled one with the same arithmetic.
+/// Returns a row for each of PyTorch's modes that all networks have. The goal applies to the compiled mode with the
+/// same arithmetic.
 ///
 /// # Errors
-/// A network has no figure.
+/// Returns an error if a network has no figure.
 pub(super) fn measure(stage: &BenchContext, kind: &str, most: f64) -> Result<Vec<ComparisonRow>, String> {
     let ways = [(true, false), (true, true), (false, false), (false, true)];
     let mut rows = Vec::new();
@@ -22,7 +23,7 @@ pub(super) fn measure(stage: &BenchContext, kind: &str, most: f64) -> Result<Vec
                     PerformanceGoal::TimeAtMost(most),
                 );
                 let row = if compiled && !tf32 { row } else { row.without_goal() };
-                // TF32 is there where CUDA is, which the row of the goal must know too.
+                // A TF32 row exists only with CUDA; it tells whether the goal's row can be judged.
                 let cuda = stage.ratios.borrow().iter().any(|(name, _)| name.ends_with("TF32 on"));
                 rows.push(row.mark_unjudged(reason_not_judged(stage, cuda)));
             }
@@ -40,7 +41,7 @@ fn geometric_mean(stage: &BenchContext, kind: &str, way: TorchMode) -> Result<f6
     for task in networks {
         let name = format!("{kind}-{}, {}", task.name, way.name());
         let found = ratios.iter().find(|(ratio, _)| *ratio == name);
-        logarithms += found.ok_or_else(|| format!("a mean needs {name}"))?.1.ln();
+        logarithms += found.ok_or_else(|| format!("the mean needs a figure of {name}"))?.1.ln();
     }
     Ok((logarithms / networks.len() as f64).exp())
 }

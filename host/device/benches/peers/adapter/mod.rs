@@ -1,7 +1,8 @@
-//! What is measured of an adapter, beside PyTorch on the same GPU: products, trainings, predictions, and what a step costs.
+//! Benchmarks of an adapter, compared with PyTorch on the same GPU: products, trainings, predictions, and the cost of a
+//! step.
 //!
-//! Single precision is compared with TF32 off, which is the same arithmetic, and goals are about that; rows with TF32 on say
-//! so. Where PyTorch computes on a processor, or networks are small, goals are told and not judged.
+//! Single precision is compared with TF32 off, which is the same arithmetic, and goals apply to that; rows with TF32 on
+//! are labelled. If PyTorch computes on a processor, or networks are small, goals are shown but not judged.
 
 mod dispatches;
 mod first_step;
@@ -13,7 +14,7 @@ mod torch_comparison;
 use crate::PeerBenchmark;
 use crate::task::{DECODER, LENET, RESNET50, TRANSFORMER};
 
-/// In running order: what a run that is cut off must have comes first.
+/// The benchmarks in running order. Those that an interrupted run must include come first.
 pub(crate) const ADAPTER_BENCHMARKS: [PeerBenchmark; 18] = [
     PeerBenchmark { name: "matmul-f32-1024", measure: |stage| products::measure(stage, products::F32, 1024) },
     PeerBenchmark { name: "matmul-f32-2048", measure: |stage| products::measure(stage, products::F32, 2048) },

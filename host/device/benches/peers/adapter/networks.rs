@@ -1,4 +1,4 @@
-//! Networks that are trained and that answer.
+//! Training and inference of networks.
 
 use std::time::Instant;
 
@@ -10,17 +10,19 @@ use crate::table::{ComparisonRow, FigureUnit, PerformanceGoal};
 use crate::task::{DECODER, LENET, RESNET50, TRANSFORMER, TrainingTask, inference_graph};
 use crate::tensors::SafetensorsFile;
 
-/// How many losses are compared; at most as many as `device_peer.py` writes.
+/// Losses compared; at most as many as `device_peer.py` writes.
 const LOSSES: usize = 4;
 
-/// The same where a rounding grows fast: statistics of four images make ResNet-50's third loss differ by 7 % between PyTorch's
-/// own single and double precision. The second, which an update comes before, differs by 0.1 %, and falls from 7.0 to 2.2.
+/// Losses compared if rounding errors grow fast. With batch statistics of four images, ResNet-50's third loss differs
+/// by 7 % between PyTorch's own single and double precision. The second loss, which follows one update, differs by 0.1
+/// % while the loss falls from 7.0 to 2.2.
 const LOSSES_OF_FEW_IMAGES: usize = 2;
 
-/// A step returns before it is done, reads nothing back, and is waited for at the end of a stretch of steps.
+/// Measures training. A step returns before it is done and reads nothing back; the device is waited for at the end of a
+/// stretch of steps.
 ///
 /// # Errors
-/// Why there is no figure.
+/// Returns the reason why there is no figure.
 pub(super) fn train(stage: &BenchContext, task: &TrainingTask, batch: usize) -> Result<Vec<ComparisonRow>, String> {
     let is_judged = task.name == LENET.name;
     let is_of_few_images = task.name == RESNET50.name;
@@ -29,7 +31,7 @@ pub(super) fn train(stage: &BenchContext, task: &TrainingTask, batch: usize) -> 
         figure: FigureUnit::Milliseconds,
         wait_for_each: false,
         compared_runs: if is_of_few_images { LOSSES_OF_FEW_IMAGES } else { LOSSES },
-        // TF32 rounds factors to 11 bits, and what that does to a loss grows from step to step.
+        // TF32 rounds factors to 11 bits, and the effect on the loss grows from step to step.
         tolerance: if is_of_few_images {
             |way| if way.tf32 { 5e-2 } else { 1e-2 }
         } else {
@@ -41,17 +43,17 @@ pub(super) fn train(stage: &BenchContext, task: &TrainingTask, batch: usize) -> 
     torch_comparison::compare_with_torch(stage, &subject, &|begin| task.training_graph(begin))
 }
 
-/// Each prediction is waited for, as whoever asked for it waits.
+/// Measures predictions. Each prediction is waited for, as a client would.
 ///
 /// # Errors
-/// Why there is no figure.
+/// Returns the reason why there is no figure.
 pub(super) fn infer(stage: &BenchContext, task: &TrainingTask, batch: usize) -> Result<Vec<ComparisonRow>, String> {
     let subject = TorchComparison {
         peer: ["infer", task.name, &batch.to_string()],
         figure: FigureUnit::Milliseconds,
         wait_for_each: true,
         compared_runs: 1,
-        // TF32 rounds factors to 11 bits, in dozens of layers one after the other.
+        // TF32 rounds factors to 11 bits, in dozens of consecutive layers.
         tolerance: |way| if way.tf32 { 3e-2 } else { 1e-3 },
         goal: &|_| None,
         remark: "",
@@ -59,10 +61,10 @@ pub(super) fn infer(stage: &BenchContext, task: &TrainingTask, batch: usize) -> 
     torch_comparison::compare_with_torch(stage, &subject, &|begin| inference_graph(task, begin))
 }
 
-/// What the compiler alone takes for each training step, without a driver; nothing is run.
+/// Measures the compiler for each training step, without a driver; nothing is executed.
 ///
 /// # Errors
-/// A graph is not valid, or cannot be compiled.
+/// Returns an error if a graph is invalid or cannot be compiled.
 pub(super) fn compile(stage: &BenchContext) -> Result<Vec<ComparisonRow>, String> {
     let tasks = [(&LENET, 64), (&RESNET50, 4), (&DECODER, 1), (&TRANSFORMER, 16)];
     tasks.into_iter().map(|(task, batch)| compile_task(stage, task, batch)).collect()

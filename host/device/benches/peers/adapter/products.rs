@@ -1,4 +1,4 @@
-//! Square products of matrices, beside cuBLAS as PyTorch calls it.
+//! Square matrix products, compared with cuBLAS as PyTorch calls it.
 
 use saggar_tensor::{GraphBuilder, GraphError, VerifiedGraph, verify};
 
@@ -7,7 +7,7 @@ use crate::stage::BenchContext;
 use crate::table::{ComparisonRow, FigureUnit, PerformanceGoal};
 use crate::tensors::SafetensorsFile;
 
-/// What matrices are of, and what is expected.
+/// The data type of the matrices, with its tolerance and goal.
 pub(super) struct MatMulPrecision {
     name: &'static str,
     tolerance: fn(&TorchMode) -> f32,
@@ -23,22 +23,24 @@ pub(super) const F32: MatMulPrecision = MatMulPrecision {
     remark: "",
 };
 
-/// Factors and result are half-precision, sums of single precision: the same on both sides.
+/// Factors and result are half precision, sums single precision, on both sides.
 pub(super) const F16: MatMulPrecision = MatMulPrecision {
     name: "f16",
-    // Results are rounded to 11 bits, and sums in another order to the next number.
+    // Results are rounded to 11 bits, and sums in another order can round to the neighbouring number.
     tolerance: |_| 2e-3,
     goal: PerformanceGoal::SpeedAtLeast(0.3),
     remark: "f16 tensors, f32 sums, f16 result",
 };
 
-/// The size that goals are about.
+/// The matrix size to which goals apply.
 const JUDGED: usize = 4096;
-/// What a small form has.
+/// The matrix size with `--small`.
 const SMALL: usize = 96;
 
+/// Measures products of `n` by `n` matrices.
+///
 /// # Errors
-/// Why there is no figure.
+/// Returns the reason why there is no figure.
 pub(super) fn measure(stage: &BenchContext, kind: MatMulPrecision, n: usize) -> Result<Vec<ComparisonRow>, String> {
     let size = if stage.small { SMALL } else { n };
     let is_judged = n == JUDGED;

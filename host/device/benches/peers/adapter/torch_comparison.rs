@@ -1,4 +1,4 @@
-//! One graph beside the ways in which PyTorch computes the same, in one run: results first, then turns.
+//! Comparison of one graph with PyTorch's modes in one run: first the results, then the times.
 
 use std::cell::RefCell;
 
@@ -13,23 +13,23 @@ use crate::table::{ComparisonRow, FigureUnit, PerformanceGoal};
 use crate::tensors::{SafetensorsFile, check_close};
 use crate::turns::{BenchContender, Timing, take_turns};
 
-/// What is compared.
+/// The subject of a comparison.
 pub(super) struct TorchComparison<'a> {
-    /// What `device_peer.py` is told: the kind, what, and the amount.
+    /// Arguments of `device_peer.py`: the kind, the network or type, and the batch or size.
     pub(super) peer: [&'a str; 3],
     pub(super) figure: FigureUnit,
-    /// Whether each run is waited for, as a prediction is, or only stretches of them.
+    /// Whether each run is waited for, as for a prediction, or only stretches of runs.
     pub(super) wait_for_each: bool,
-    /// How many runs' results are compared.
+    /// Runs whose results are compared.
     pub(super) compared_runs: usize,
-    /// Results of these ways may differ by so much of the largest number.
+    /// Tolerance of a mode's results, relative to their largest number.
     pub(super) tolerance: fn(&TorchMode) -> f32,
     pub(super) goal: &'a dyn Fn(&TorchMode) -> Option<PerformanceGoal>,
-    /// Said of our side in every row.
+    /// A remark on our side in every row.
     pub(super) remark: &'a str,
 }
 
-/// One of PyTorch's ways.
+/// One of PyTorch's modes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TorchMode {
     pub(super) compiled: bool,
@@ -42,17 +42,17 @@ impl TorchMode {
         TorchMode { compiled: is("compiled"), tf32: is("tf32") }
     }
 
-    /// As rows and means name it.
+    /// Returns the name used in rows and means.
     pub(super) fn name(self) -> String {
         let how = if self.compiled { "torch.compile" } else { "eager" };
         format!("{how}, TF32 {}", if self.tf32 { "on" } else { "off" })
     }
 }
 
-/// Rows of a subject: one for each way.
+/// Returns the rows of a subject: one per mode.
 ///
 /// # Errors
-/// Why there is no figure.
+/// Returns the reason why there is no figure.
 pub(super) fn compare_with_torch(
     stage: &BenchContext,
     subject: &TorchComparison<'_>,
@@ -92,10 +92,10 @@ pub(super) fn compare_with_torch(
     Ok(rows)
 }
 
-/// The peer of a subject, which has written what both sides begin with and its first results.
+/// Starts the peer of a subject. It writes the initial tensors of both sides and its first results.
 ///
 /// # Errors
-/// It cannot be started.
+/// Returns an error if it cannot be started.
 pub(super) fn start_peer(
     stage: &BenchContext,
     arguments: [&str; 3],
@@ -107,10 +107,10 @@ pub(super) fn start_peer(
     PeerProcess::start(&mut command, &files.file("errors.txt"))
 }
 
-/// Has a file written with what a network and its training begin with.
+/// Writes the initial tensors of a network and its training to a file.
 ///
 /// # Errors
-/// What Python says.
+/// Returns Python's error.
 pub(super) fn write_initial_tensors(
     stage: &BenchContext,
     [name, batch]: [&str; 2],
@@ -120,7 +120,7 @@ pub(super) fn write_initial_tensors(
     run_to_success(command.args(["start", name, batch]).arg(files.folder()).args(stage.small.then_some("small")))
 }
 
-/// What others took of the cores; our timing, and those of the ways.
+/// Runs the turns. Returns the share of the cores that other processes took, our timing, and those of the modes.
 fn run_turns(
     stage: &BenchContext,
     subject: &TorchComparison<'_>,
@@ -159,7 +159,7 @@ fn comparison_row(
     row.with_remark(subject.remark).mark_unjudged(reason_not_judged(stage, facts["cuda"] == true))
 }
 
-/// Why goals are not judged, if they are not.
+/// Returns the reason why goals are not judged, or `None` if they are.
 pub(super) fn reason_not_judged(stage: &BenchContext, cuda: bool) -> Option<&'static str> {
     let software = stage.backend.info().software || stage.backend.info().backend == "cpu";
     match (stage.small, software, cuda) {

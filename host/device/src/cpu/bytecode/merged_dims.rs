@@ -1,11 +1,11 @@
-//! Iteration dimensions that all views of an expression walk alike, as one.
+//! Merging of iteration dimensions that all views of an expression traverse alike.
 
 use saggar_compile::expr::{AffineView, CoordinateBound};
 
-/// Iteration dimensions grouped into runs that every view walks as one.
+/// Iteration dimensions, grouped so that every view traverses each group as one dimension.
 pub(super) struct MergedDims {
     pub(super) dims: Vec<usize>,
-    /// For each group, its innermost original dimension: a view's stride there is its stride for the group.
+    /// For each group, its innermost original dimension. A view's stride there is its stride for the group.
     innermost: Vec<usize>,
     original: Vec<usize>,
 }
@@ -35,7 +35,7 @@ impl MergedDims {
         merged
     }
 
-    /// The first element, if a merged view walks memory in the order of the iteration.
+    /// Returns the first element if a merged view reads memory in iteration order, or `None` if it does not.
     pub(super) fn dense_offset(&self, view: &AffineView) -> Option<usize> {
         let mut expected = 1;
         for (&size, &stride) in self.dims.iter().zip(&view.strides).rev() {
@@ -47,7 +47,7 @@ impl MergedDims {
         if view.bounds.is_empty() { usize::try_from(view.offset).ok() } else { None }
     }
 
-    /// A view over the groups. Size-1 dimensions contribute nothing: their coordinate is always 0.
+    /// Returns the view over the groups. Dimensions of size 1 contribute nothing: their coordinate is always 0.
     pub(super) fn merge_view(&self, view: &AffineView) -> AffineView {
         let group = |dim: usize| self.innermost.iter().position(|&inner| inner == dim);
         let bounds = view
@@ -64,7 +64,7 @@ impl MergedDims {
     }
 }
 
-/// Whether a bound excludes any coordinate.
+/// Returns whether a bound excludes any coordinate.
 fn excludes_any(bound: &CoordinateBound, dims: &[usize]) -> bool {
     bound.low > 0 || bound.high < dims[bound.dim] as i64
 }

@@ -1,4 +1,4 @@
-//! Against patches and the plain product, over geometries of every kind; and that nothing but a tile's own taps counts.
+//! Compares with im2col and the reference product over many geometries, and checks that only a tile's own taps count.
 
 use proptest::prelude::*;
 
@@ -10,7 +10,7 @@ fn test_values(count: usize, seed: usize) -> Vec<f32> {
     (0..count).map(|i| ((i * 7919 + seed * 104_729) % 2003) as f32 / 1001.5 - 1.0).collect()
 }
 
-/// By patches.
+/// Computes the convolution by im2col.
 fn convolve_by_im2col(
     windows: &WindowGeometry,
     channels: usize,
@@ -27,7 +27,7 @@ fn convolve_by_im2col(
     out
 }
 
-/// Directly, in memory where everything that is not written first is NaN.
+/// Computes the convolution directly, in memory whose unwritten elements are NaN.
 fn convolve_directly(direct: &DirectConv2d, image: &[f32], filter: &[f32], outputs: usize) -> Vec<f32> {
     let mut out = vec![f32::NAN; outputs * direct.windows.output_plane()];
     let mut words =
@@ -37,7 +37,7 @@ fn convolve_directly(direct: &DirectConv2d, image: &[f32], filter: &[f32], outpu
     out
 }
 
-/// Checks one geometry; its output has as many places as fit after padding by `after`.
+/// Checks one geometry. Its output has as many places as fit after padding by `after`.
 fn check_geometry(mut windows: WindowGeometry, after: [usize; 2], channels: usize, outputs: usize) {
     for (axis, after) in after.into_iter().enumerate() {
         let reach = (windows.window[axis] - 1) * windows.dilations[axis];
@@ -55,7 +55,7 @@ fn check_geometry(mut windows: WindowGeometry, after: [usize; 2], channels: usiz
         let near = (found - expected).abs() <= 1e-6 * (taps as f32 + 2.0);
         assert!(near, "{windows:?} {channels} {outputs}: {at} is {found}, not {expected}");
     }
-    // A channel alone has the bits that it has among others.
+    // A channel computed alone has the same bits as among others.
     for (channel, (found, filter)) in found.chunks(windows.output_plane()).zip(filter.chunks(taps.max(1))).enumerate() {
         let alone = super::tests::convolve_directly(&direct, &image, filter, 1);
         assert!(alone.iter().zip(found).all(|(a, b)| a.to_bits() == b.to_bits()), "{windows:?}: channel {channel}");
@@ -63,7 +63,7 @@ fn check_geometry(mut windows: WindowGeometry, after: [usize; 2], channels: usiz
     check_without_fma(&direct, &image, &filter, outputs, &expected);
 }
 
-/// The twin for other processors.
+/// Checks the version for processors without fused multiply-add.
 fn check_without_fma(direct: &DirectConv2d, image: &[f32], filter: &[f32], outputs: usize, expected: &[f32]) {
     let mut out = vec![f32::NAN; outputs * direct.windows.output_plane()];
     let mut laid_out = vec![f32::NAN; direct.padded_elements];

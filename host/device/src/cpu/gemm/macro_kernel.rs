@@ -1,4 +1,4 @@
-//! A product of whole matrices on one thread: blocks of depth, panels of columns, tiles of rows.
+//! Macro-kernel: the product of whole matrices on one thread, by blocks of depth, panels of columns and tiles of rows.
 
 use super::micro_kernel::{LhsTile, TILE_ROWS_MAX, TileDestination, TileSums, accumulate};
 use super::pack::{CopyStridedRows, PanelLayout, pack_panels};
@@ -8,36 +8,36 @@ use crate::cpu::cancel;
 use crate::cpu::epilogue::BoundBiasClamp;
 use crate::cpu::vector::{self, VectorIsa, VectorWork};
 
-/// Elements of the second operand that stay in the second-level cache while all rows pass over them.
+/// Elements of the second operand that stay in the second-level cache while all rows are multiplied with them.
 const L2_ELEMENTS: usize = 1 << 17;
-/// Runs that are shorter, in the mean, are taken element by element: to begin one costs more.
+/// Mean segment length below which rows are read element by element, because starting a segment costs more.
 const SEGMENT_LENGTH_MIN: usize = 16;
-/// Elements of a turned first operand that are used where they are: they stay in the first-level cache.
+/// Elements up to which a transposed first operand is used in place, because it stays in the first-level cache.
 const L1_ELEMENTS: usize = 1 << 12;
-/// What keeps the rows of a turned first operand from sharing a few lines of the first-level cache.
+/// Padding between rows of a transposed first operand, so that they do not share a few lines of the first-level cache.
 const TRANSPOSED_PAD: usize = 16;
 
-/// The second operand of a product.
+/// A packed second operand of a product.
 #[derive(Clone, Copy)]
 pub(in super::super) struct PackedMatrix<'a> {
-    /// How it is laid out.
+    /// The layout of its panels.
     pub(in super::super) layout: PanelLayout,
-    /// Its elements.
+    /// The packed elements.
     pub(in super::super) data: &'a [f32],
 }
 
-/// A second operand that is packed on the way, panels that stay in the cache after panels: for products whose rows one
-/// call computes all, so that nothing is packed twice.
+/// A second operand. If it is unpacked, each group of panels is packed when it is needed and stays in the cache. This
+/// suits products that compute all rows in one call, so that nothing is packed twice.
 #[derive(Clone, Copy)]
 pub(in super::super) enum RhsOperand<'a> {
     /// Packed before.
     Packed(PackedMatrix<'a>),
-    /// As it is in memory.
+    /// Unpacked in memory.
     Unpacked(PanelLayout, GemmMatrix<'a>),
 }
 
 impl RhsOperand<'_> {
-    /// How its panels are laid out.
+    /// Returns the layout of its panels.
     pub(super) fn layout(&self) -> PanelLayout {
         match self {
             RhsOperand::Packed(packed) => packed.layout,
@@ -51,30 +51,30 @@ impl RhsOperand<'_> {
 pub(in super::super) struct PanelRange {
     /// First panel.
     pub(in super::super) first: usize,
-    /// First panel after those.
+    /// One past the last panel.
     pub(in super::super) end: usize,
 }
 
-/// `c = a b` for some panels of `b`; `c` are the rows, each of all those panels' columns.
+/// The product `c = a b` for a range of panels of `b`.
 pub(in super::super) struct PanelProduct<'p, 'c> {
-    /// Rows of the result.
+    /// Rows of the result, each with the columns of all panels in the range.
     pub(in super::super) c: &'p mut [&'c mut [f32]],
-    /// As many rows, and as many columns as `b` is deep.
+    /// The first operand: as many rows as `c`, and the depth of `b` as columns.
     pub(in super::super) a: LhsOperand<'p>,
     /// The second operand.
     pub(in super::super) b: RhsOperand<'p>,
-    /// Which of its panels.
+    /// The range of panels.
     pub(in super::super) panels: PanelRange,
-    /// Whether it is added to what `c` holds.
+    /// Whether the product is added to `c`.
     pub(in super::super) add: bool,
-    /// What becomes of each element, if anything; for the first of these columns on.
+    /// The epilogue of the elements, if any. Its channels start at the first column of the range.
     pub(in super::super) epilogue: Option<BoundBiasClamp<'p>>,
-    /// For panels of `b` that are not packed, and for rows of `a` that are not contiguous.
+    /// Buffers for panels of an unpacked `b` and for rows of `a` that are not contiguous.
     pub(in super::super) words: &'p mut GemmScratch,
 }
 
 impl PanelProduct<'_, '_> {
-    /// Computes it.
+    /// Computes the product.
     pub(in super::super) fn run(self) {
         vector::run(self);
     }
@@ -133,7 +133,7 @@ impl VectorWork for PanelProduct<'_, '_> {
     }
 }
 
-/// Sums of nothing.
+/// Writes a product of depth 0.
 fn write_empty_product(c: &mut [&mut [f32]], add: bool, ends: Option<BoundBiasClamp<'_>>) {
     for row in c {
         for (column, out) in row.iter_mut().enumerate() {
@@ -148,31 +148,31 @@ fn write_empty_product(c: &mut [&mut [f32]], add: bool, ends: Option<BoundBiasCl
 pub(in super::super) enum LhsOperand<'a> {
     /// A matrix.
     Matrix(GemmMatrix<'a>),
-    /// Rows that are put together from stretches of memory: of row `i` those that begin at `bases[i] + offset` for each of
-    /// `runs`, whose lengths add up to the depth.
+    /// Rows gathered from memory. Row `i` is the concatenation of the segments that begin at `bases[i] + offset` for
+    /// each of `runs`. The lengths of the segments add up to the depth.
     Gathered {
         /// The memory.
         data: &'a [f32],
-        /// One a row.
+        /// Base of each row.
         bases: &'a [u32],
-        /// Offsets and lengths.
+        /// Segments of every row.
         runs: &'a [RowSegment],
     },
-    /// Rows side by side: those of depth `d` lie from `bases[d]` on.
+    /// Transposed rows: the elements of all rows at depth `d` are contiguous from `bases[d]` on.
     Transposed {
         /// The memory.
         data: &'a [f32],
-        /// One a depth.
+        /// Base of each depth.
         bases: &'a [u32],
     },
 }
 
-/// A stretch of memory that is part of every row.
+/// A segment of memory that is part of every row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) struct RowSegment {
-    /// From a row's base.
+    /// Offset in elements from a row's base.
     pub(in super::super) offset: usize,
-    /// Elements.
+    /// Length in elements.
     pub(in super::super) len: usize,
 }
 
@@ -208,7 +208,7 @@ impl<'a> LhsBlock<'a> {
         if a.row == 1 && a.column * depth <= L1_ELEMENTS {
             return LhsBlock::Columns { data: a.data, stride: a.column };
         }
-        // Elements that are used together are brought together: depths far apart share few lines of a cache.
+        // Copy the elements so that depths are close together: strided depths would share few cache lines.
         let stride = (rows + TILE_ROWS_MAX).next_multiple_of(2 * TRANSPOSED_PAD) + TRANSPOSED_PAD;
         let turned = crate::cpu::thread_scratch::buffer::<f32>(words, stride * depth);
         if a.row == 1 {
@@ -224,7 +224,7 @@ impl<'a> LhsBlock<'a> {
         LhsBlock::Columns { data: turned, stride }
     }
 
-    /// The products of a tile of rows with a panel.
+    /// Returns the product of a tile of rows with a panel.
     #[inline(always)]
     fn accumulate_tile<S: VectorIsa, const H: usize, const W: usize>(
         &self,
@@ -259,7 +259,7 @@ impl<'a> LhsBlock<'a> {
     }
 }
 
-/// The products of rows along their runs.
+/// Adds the products of rows along their segments.
 #[inline(always)]
 fn accumulate_segments<S: VectorIsa, const H: usize, const W: usize>(
     s: S,
@@ -278,7 +278,7 @@ fn accumulate_segments<S: VectorIsa, const H: usize, const W: usize>(
     sums
 }
 
-/// What `runs` have of the depths from `first` on.
+/// Returns the parts of `runs` within `depth` elements from `first` on.
 fn clip_segments(runs: &[RowSegment], first: usize, depth: usize) -> Vec<RowSegment> {
     let mut at = 0;
     let mut part = Vec::with_capacity(runs.len());
@@ -292,11 +292,11 @@ fn clip_segments(runs: &[RowSegment], first: usize, depth: usize) -> Vec<RowSegm
     part
 }
 
-/// Some panels of one block of depth.
+/// A range of panels of one block of depth.
 struct PanelStep<'s, 'p, 'c> {
     c: &'s mut [&'c mut [f32]],
     left: &'s LhsBlock<'s>,
-    /// Those panels.
+    /// The packed panels.
     b: &'s [f32],
     layout: PanelLayout,
     depth: usize,
@@ -307,14 +307,14 @@ struct PanelStep<'s, 'p, 'c> {
 }
 
 impl PanelStep<'_, '_, '_> {
-    /// Panels of `W` vectors, which stay in the cache while all rows pass.
+    /// Multiplies all rows with panels of `W` vectors, which stay in the cache.
     #[inline(always)]
     fn run_panels<S: VectorIsa, const W: usize>(&mut self, s: S, panels: std::ops::Range<usize>) {
         let rows = self.c.len();
         let bands = rows.div_ceil(S::height(W));
         let mut row = 0;
         for band in 0..bands {
-            // Bands of nearly the same height: one of few rows would wait for each multiply-add.
+            // Bands have nearly the same height: a band of few rows would wait for the latency of each multiply-add.
             let height = (rows - row).div_ceil(bands - band);
             match height {
                 1 => self.run_band::<S, 1, W>(s, row, panels.clone()),
@@ -329,7 +329,7 @@ impl PanelStep<'_, '_, '_> {
                 10 if S::height(W) >= 10 => self.run_band::<S, 10, W>(s, row, panels.clone()),
                 11 if S::height(W) >= 11 => self.run_band::<S, 11, W>(s, row, panels.clone()),
                 12 if S::height(W) >= 12 => self.run_band::<S, 12, W>(s, row, panels.clone()),
-                _ => unreachable!("bands are as many as needed"),
+                _ => unreachable!("no band is higher than a tile"),
             }
             row += height;
         }

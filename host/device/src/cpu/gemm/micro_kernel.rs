@@ -1,46 +1,49 @@
-//! The innermost loop of products: a tile of sums that stays in registers, one multiply-add a column, row and depth.
+//! Micro-kernel: the innermost loop of products. A tile of sums stays in registers, with one multiply-add per column,
+//! row and depth.
 //!
-//! Each sum is one chain over the depth in order, whatever the tile's size: so an element has the same bits in any tile.
+//! Each sum is one chain over the depth in order, whatever the tile's size. An element therefore has the same bits in
+//! any tile.
 
 use crate::cpu::epilogue::BoundBiasClamp;
 use crate::cpu::vector::VectorIsa;
 
-/// Rows of a tile, at most.
+/// Maximum number of rows of a tile.
 pub(in super::super) const TILE_ROWS_MAX: usize = 12;
 
-/// Where a tile's rows of the first operand are.
+/// A tile's rows of the first operand.
 #[derive(Clone, Copy)]
 pub(in super::super) enum LhsTile<'a> {
-    /// Row `i` of the tile is `depth` elements from `rows[i]` on.
+    /// Contiguous rows: row `i` of the tile is `depth` elements from `rows[i]` on.
     Rows {
         /// The operand.
         data: &'a [f32],
         /// First element of each row.
         rows: [usize; TILE_ROWS_MAX],
     },
-    /// The element of row `i` at depth `d` is `data[rows[i] + offsets[d]]`.
+    /// Scattered rows: the element of row `i` at depth `d` is `data[rows[i] + offsets[d]]`.
     Scattered {
         /// The operand.
         data: &'a [f32],
         /// First element of each row.
         rows: [usize; TILE_ROWS_MAX],
-        /// One a depth.
+        /// Offset of each depth.
         offsets: &'a [u32],
-        /// More than any offset.
+        /// An upper bound of all offsets, exclusive.
         span: usize,
     },
-    /// The tile's elements of one depth lie side by side, those of the next `stride` further.
+    /// Strided columns: the tile's elements of one depth are contiguous, and the next depth is `stride` elements
+    /// further.
     Columns {
         /// The operand, from the tile's first element on.
         data: &'a [f32],
         /// Elements from one depth to the next.
         stride: usize,
     },
-    /// The tile's elements of depth `d` lie side by side from `bases[d]` on.
+    /// Indexed columns: the tile's elements of depth `d` are contiguous from `bases[d]` on.
     Transposed {
         /// The operand, from the tile's first row on.
         data: &'a [f32],
-        /// One a depth.
+        /// Base of each depth.
         bases: &'a [u32],
     },
 }
@@ -48,7 +51,7 @@ pub(in super::super) enum LhsTile<'a> {
 /// Sums of a tile of `H` rows and `W` vectors.
 pub(super) type TileSums<S, const H: usize, const W: usize> = [[<S as VectorIsa>::V; W]; H];
 
-/// Adds to `sums` the products of `depth` depths.
+/// Adds the products of `depth` depths to `sums`.
 #[inline(always)]
 pub(super) fn accumulate<S: VectorIsa, const H: usize, const W: usize>(
     s: S,
@@ -69,14 +72,14 @@ pub(super) fn accumulate<S: VectorIsa, const H: usize, const W: usize>(
     }
 }
 
-/// The tile's elements of the first operand, depth by depth. A trait, not closures: only what is marked so is sure to be
-/// inlined, and a call in the innermost loop costs three quarters of the speed.
+/// The tile's elements of the first operand by depth. A trait and not a closure, because only marked functions are sure
+/// to be inlined, and a call in the innermost loop costs three quarters of the speed.
 trait LhsFactors<const H: usize> {
-    /// Those of one depth.
+    /// Returns the elements of one depth.
     fn at(&self, depth: usize) -> [f32; H];
 }
 
-/// `len` elements of each row.
+/// Returns `len` elements of each row.
 #[inline(always)]
 fn row_slices<'a, const H: usize>(data: &'a [f32], rows: &[usize; TILE_ROWS_MAX], len: usize) -> [&'a [f32]; H] {
     let mut slices = [&data[..0]; H];
@@ -103,7 +106,7 @@ impl<const H: usize> LhsFactors<H> for ContiguousRows<'_, H> {
     }
 }
 
-/// Rows whose elements are where the same offsets say.
+/// Rows whose elements are at the same offsets from their bases.
 struct ScatteredRows<'a, const H: usize> {
     slices: [&'a [f32]; H],
     offsets: &'a [u32],
@@ -122,7 +125,7 @@ impl<const H: usize> LhsFactors<H> for ScatteredRows<'_, H> {
     }
 }
 
-/// Elements side by side, the next depth's a stride further.
+/// Contiguous elements per depth, with a fixed stride between depths.
 struct StridedColumns<'a> {
     data: &'a [f32],
     stride: usize,
@@ -135,7 +138,7 @@ impl<const H: usize> LhsFactors<H> for StridedColumns<'_> {
     }
 }
 
-/// Elements side by side, from a base for each depth on.
+/// Contiguous elements per depth, with a base for each depth.
 struct IndexedColumns<'a> {
     data: &'a [f32],
     bases: &'a [u32],
@@ -148,7 +151,7 @@ impl<const H: usize> LhsFactors<H> for IndexedColumns<'_> {
     }
 }
 
-// Loops over constants are unrolled, so the sums stay in registers; iterators over them are not.
+// Loops over constants are unrolled, so the sums stay in registers. Iterators over them are not.
 #[inline(always)]
 fn multiply_tile<S: VectorIsa, const H: usize, const W: usize>(
     s: S,
@@ -174,17 +177,17 @@ fn multiply_tile<S: VectorIsa, const H: usize, const W: usize>(
     sums
 }
 
-/// Where a tile goes.
+/// The destination of a tile.
 pub(in super::super) struct TileDestination<'p, 'c> {
     /// Its rows of the result.
     pub(in super::super) rows: &'p mut [&'c mut [f32]],
     /// The tile's first column in them.
     pub(in super::super) column: usize,
-    /// Its columns; the rest of its vectors are nothing.
+    /// Number of its columns. Further elements of its vectors are discarded.
     pub(in super::super) columns: usize,
-    /// Whether it is added to what is there.
+    /// Whether the tile is added to the result.
     pub(in super::super) add: bool,
-    /// What becomes of each element, where this is all of its sum; `epilogue` are for the rows' first column.
+    /// The epilogue of each element, if the tile completes its sum. Its channels start at the rows' first column.
     pub(in super::super) epilogue: Option<BoundBiasClamp<'p>>,
 }
 
@@ -219,7 +222,7 @@ impl TileDestination<'_, '_> {
     }
 }
 
-/// What is to be stored for a vector of sums.
+/// Returns the value to store for a vector of sums.
 #[inline(always)]
 fn apply_epilogue<S: VectorIsa>(
     s: S,
@@ -239,7 +242,7 @@ fn apply_epilogue<S: VectorIsa>(
     value
 }
 
-/// Writes the elements of a vector that there are columns for.
+/// Writes the elements of a vector that have a column in `out`.
 #[inline(always)]
 fn write_partial_vector<S: VectorIsa>(
     s: S,

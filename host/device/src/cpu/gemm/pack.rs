@@ -1,17 +1,16 @@
-//! How the second operand of a product is laid out for tiles: blocks of depth, in each the panels of columns one after
-//! the other, in each panel the columns of one depth side by side. Columns that there are not are zeros.
+//! Packing of the second operand of a product. The layout is blocks of depth; in each block, panels of columns; in each
+//! panel, the columns of one depth contiguously. Padding columns are zeros.
 
 use super::GemmMatrix;
 use crate::cpu::vector::{self, TRANSPOSE_SIDE, VectorIsa, VectorWork};
 
-/// Depth of a block, at most: a panel of it and a tile's rows stay in the caches next to the processor.
+/// Maximum depth of a block. A panel of it and a tile's rows stay in the caches next to the processor.
 const BLOCK_DEPTH_MAX: usize = 384;
 
-/// Rows of the matrix that are asked for ahead of the one that is packed: they come while some hundred nanoseconds of
-/// copying go by.
+/// Rows that are prefetched ahead of the one being packed. They arrive within some hundred nanoseconds of copying.
 const PREFETCH_ROWS: usize = 8;
 
-/// Where the elements of a packed `depth x columns` matrix are.
+/// The layout of a packed `depth x columns` matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in super::super) struct PanelLayout {
     /// Rows.
@@ -20,58 +19,59 @@ pub(in super::super) struct PanelLayout {
     pub(in super::super) columns: usize,
     /// Elements of a vector.
     pub(super) lanes: usize,
-    /// Vectors of a panel but for the last one.
+    /// Vectors of every panel but the last.
     pub(super) panel_vectors: usize,
 }
 
 impl PanelLayout {
-    /// For the vectors of this processor.
+    /// Returns the layout for the vectors of this processor.
     pub(in super::super) fn new(depth: usize, columns: usize) -> PanelLayout {
         let (lanes, wide) = vector::lanes();
         PanelLayout { depth, columns, lanes, panel_vectors: wide }
     }
 
-    /// Columns of a panel but for the last one.
+    /// Returns the columns of every panel but the last.
     pub(in super::super) fn panel_columns(&self) -> usize {
         self.lanes * self.panel_vectors
     }
 
-    /// How many panels.
+    /// Returns the number of panels.
     pub(in super::super) fn panels(&self) -> usize {
         self.columns.div_ceil(self.panel_columns())
     }
 
-    /// Vectors of a panel.
+    /// Returns the vectors of a panel.
     pub(super) fn vectors_of_panel(&self, panel: usize) -> usize {
         (self.columns - panel * self.panel_columns()).div_ceil(self.lanes).min(self.panel_vectors)
     }
 
-    /// Columns of all panels, with those that are zeros.
+    /// Returns the columns of all panels, including padding.
     fn padded_columns(&self) -> usize {
         self.columns.next_multiple_of(self.lanes)
     }
 
-    /// Elements.
+    /// Returns the number of elements.
     pub(in super::super) fn len(&self) -> usize {
         self.depth * self.padded_columns()
     }
 
-    /// Depth of the blocks but for the last one: nearly that of the last, by the depth of the matrix alone.
+    /// Returns the depth of every block but the last. It depends only on the depth of the matrix, and blocks are nearly
+    /// equal.
     fn block_depth_max(&self) -> usize {
         self.depth.div_ceil(self.depth.div_ceil(BLOCK_DEPTH_MAX).max(1)).max(1)
     }
 
-    /// First depths of the blocks.
+    /// Returns the first depths of the blocks.
     pub(super) fn block_starts(&self) -> impl Iterator<Item = usize> {
         (0..self.depth).step_by(self.block_depth_max())
     }
 
-    /// Depth of the block that begins there.
+    /// Returns the depth of the block that begins at depth `first`.
     pub(super) fn block_depth(&self, first: usize) -> usize {
         self.block_depth_max().min(self.depth - first)
     }
 
-    /// A panel of the block that begins at depth `first`.
+    /// Returns the range of a panel of the block that begins at depth `first`.
     pub(super) fn panel_range(&self, first: usize, panel: usize) -> std::ops::Range<usize> {
         let depth = self.block_depth(first);
         let start = first * self.padded_columns() + panel * self.panel_columns() * depth;
@@ -80,18 +80,18 @@ impl PanelLayout {
 }
 
 impl PanelLayout {
-    /// Whether `b` lies in memory as its panels would: one panel without zeros.
+    /// Returns whether `b` already has this layout in memory: one panel without padding.
     pub(super) fn is_already_packed(&self, b: GemmMatrix<'_>) -> bool {
         b.column == 1 && b.row == self.columns && self.padded_columns() == self.columns && self.panels() == 1
     }
 
-    /// Panels of the block that begins at depth `first`.
+    /// Returns the range of several panels of the block that begins at depth `first`.
     pub(super) fn panels_range(&self, first: usize, panels: std::ops::Range<usize>) -> std::ops::Range<usize> {
         self.panel_range(first, panels.start).start..self.panel_range(first, panels.end - 1).end
     }
 }
 
-/// One panel of one block, to be filled.
+/// One panel of one block, to be packed.
 pub(in super::super) struct PackTarget<'a> {
     layout: PanelLayout,
     first: usize,
@@ -99,21 +99,21 @@ pub(in super::super) struct PackTarget<'a> {
     out: &'a mut [f32],
 }
 
-/// One panel of one block, as it lies in the matrix and in memory.
+/// One panel of one block: its position in the matrix and its memory.
 pub(in super::super) struct PackTargetView<'a> {
     /// First depth.
     pub(in super::super) first: usize,
     /// First column.
     pub(in super::super) column: usize,
-    /// Columns that there are.
+    /// Columns without padding.
     pub(in super::super) columns: usize,
-    /// Elements of one depth, which lie side by side; those after the columns that there are must be zeros.
+    /// Elements of one depth, which are contiguous. Those after `columns` must be zeros.
     pub(in super::super) width: usize,
-    /// All depths, one after the other.
+    /// The memory of all depths, one after the other.
     pub(in super::super) out: &'a mut [f32],
 }
 
-/// The parts of a packed matrix, which may be filled in any order.
+/// Returns all panels of a packed matrix. They can be packed in any order.
 pub(in super::super) fn split_panels(layout: PanelLayout, out: &mut [f32]) -> Vec<PackTarget<'_>> {
     let mut rest = &mut out[..layout.len()];
     let mut parts = Vec::new();
@@ -128,12 +128,12 @@ pub(in super::super) fn split_panels(layout: PanelLayout, out: &mut [f32]) -> Ve
 }
 
 impl<'a> PackTarget<'a> {
-    /// A panel of the block that begins at depth `first`, in memory of its own.
+    /// Returns the target for a panel of the block that begins at depth `first`, with `out` as its memory.
     pub(super) fn new(layout: PanelLayout, first: usize, panel: usize, out: &'a mut [f32]) -> PackTarget<'a> {
         PackTarget { layout, first, panel, out }
     }
 
-    /// Its place in the matrix, and its memory.
+    /// Returns its position in the matrix and its memory.
     pub(in super::super) fn view(self) -> PackTargetView<'a> {
         let PackTarget { layout, first, panel, out } = self;
         let column = panel * layout.panel_columns();
@@ -141,7 +141,7 @@ impl<'a> PackTarget<'a> {
         PackTargetView { first, column, columns, width: layout.vectors_of_panel(panel) * layout.lanes, out }
     }
 
-    /// Fills it with the elements of each depth and column.
+    /// Packs the elements that `element` returns for each depth and column.
     pub(in super::super) fn pack_with(self, element: impl Fn(usize, usize) -> f32) {
         let PackTargetView { first, column, columns, width, out } = self.view();
         for (depth, out) in out.chunks_exact_mut(width).enumerate() {
@@ -152,7 +152,7 @@ impl<'a> PackTarget<'a> {
         }
     }
 
-    /// Fills it from `b`, which is `depth x columns`.
+    /// Packs the panel from `b`, which is `depth x columns`.
     pub(in super::super) fn pack(self, b: GemmMatrix<'_>) {
         let PackTarget { layout, first, panel, out } = self;
         let column = panel * layout.panel_columns();
@@ -166,7 +166,7 @@ impl<'a> PackTarget<'a> {
     }
 }
 
-/// Fills some panels of a block of depth from `b`.
+/// Packs a range of panels of a block of depth from `b`.
 pub(super) fn pack_panels(
     layout: PanelLayout,
     first: usize,
@@ -185,8 +185,7 @@ pub(super) fn pack_panels(
     }
 }
 
-/// Fills panels from a matrix whose rows are contiguous, all of them depth by depth: so that what lies side by side in
-/// memory is read at once.
+/// Packs panels from a matrix with contiguous rows, all panels of a depth at a time, so that memory is read in order.
 struct PackRows<'a> {
     layout: PanelLayout,
     first: usize,
@@ -206,7 +205,7 @@ impl VectorWork for PackRows<'_> {
         let columns = (panels.end * layout.panel_columns()).min(layout.columns) - left;
         let b = b.skip_rows(first).skip_columns(left);
         for depth in 0..depths {
-            // The processor's own prefetching begins anew with every row, and rows are short.
+            // Hardware prefetching starts over with every row, and rows are short.
             if depth + PREFETCH_ROWS < depths {
                 let ahead = &b.data[(depth + PREFETCH_ROWS) * b.row..][..columns];
                 vector::prefetch(bytemuck::cast_slice(ahead));
@@ -227,7 +226,7 @@ impl VectorWork for PackRows<'_> {
     }
 }
 
-/// Fills a panel from a matrix whose columns are each contiguous, or neither columns nor rows are.
+/// Packs a panel from a matrix whose rows are not contiguous.
 fn pack_transposed(b: GemmMatrix<'_>, columns: usize, width: usize, out: &mut [f32]) {
     if b.row == 1 {
         return vector::run(PackTransposed { b, columns, width, out });
@@ -240,7 +239,7 @@ fn pack_transposed(b: GemmMatrix<'_>, columns: usize, width: usize, out: &mut [f
     }
 }
 
-/// Turns a matrix of contiguous columns round, square by square.
+/// Transposes a matrix of contiguous columns, square by square.
 struct PackTransposed<'a> {
     b: GemmMatrix<'a>,
     columns: usize,
@@ -280,17 +279,17 @@ pub(in super::super) fn pack(layout: PanelLayout, b: GemmMatrix<'_>, out: &mut [
     split_panels(layout, out).into_iter().for_each(|part| part.pack(b));
 }
 
-/// Copies rows of `len` elements to rows that are `skip_rows` elements apart.
+/// Copies rows of `len` elements to rows that are `below` elements apart.
 pub(super) struct CopyStridedRows<'a> {
-    /// Elements, from the first row's first on.
+    /// Elements, starting with the first of the first row.
     pub(super) from: &'a [f32],
     /// Elements from one row to the next.
     pub(super) row: usize,
     /// Elements of a row.
     pub(super) len: usize,
-    /// Where they go.
+    /// The destination.
     pub(super) out: &'a mut [f32],
-    /// Elements from one row to the next there.
+    /// Elements from one row of the destination to the next.
     pub(super) below: usize,
 }
 

@@ -1,5 +1,5 @@
-//! Adjoint of a convolution in its input from the gradient's side: the product of each place's gradient with the filter,
-//! added to what lies under the place's window.
+//! Input gradient of a convolution by col2im: the product of each output place's gradient with the filter, added to the
+//! elements under the place's window.
 
 use saggar_tensor::op::Conv2d;
 
@@ -11,24 +11,24 @@ use crate::cpu::simd::{self, SimdWork};
 use crate::cpu::thread_scratch::{ThreadScratch, buffer, with_scratch};
 use crate::cpu::threads::CpuThreads;
 
-/// Elements of the products of the places that are taken at a time: they stay in the second-level cache.
+/// Elements of the products that are computed at a time. They stay in the second-level cache.
 const PRODUCT_ELEMENTS: usize = 1 << 16;
 
-/// The whole adjoint.
+/// The input gradient.
 #[derive(Debug)]
 pub(super) struct Col2imInputGrad {
     pub(super) form: PackedFilterLayout,
     taps: FilterTaps,
     conv: Conv2d,
-    /// Images, height, width and channels of the gradient.
+    /// Images, height, width and channels of the output gradient.
     from: [usize; 4],
-    /// And of the result.
+    /// Images, height, width and channels of the result.
     to: [usize; 4],
 }
 
 impl Col2imInputGrad {
-    /// From `[n, oh, ow, o]` by `[o, c, kh, kw]` to `[n, h, w, c]`; none where a tap could miss the result, for then most
-    /// adjoints are faster otherwise.
+    /// Returns the gradient for `[n, oh, ow, o]` by `[o, c, kh, kw]` to `[n, h, w, c]`, or `None` if there is padding,
+    /// because most padded gradients are faster by convolution.
     pub(super) fn new(conv: &Conv2d, from: &[usize], filter: [usize; 4], to: &[usize]) -> Option<Col2imInputGrad> {
         let taps = FilterTaps::new([filter[2], filter[3]], |[y, x]| {
             Some([(y * conv.dilations[0]) as isize, (x * conv.dilations[1]) as isize])
@@ -38,13 +38,13 @@ impl Col2imInputGrad {
         (conv.padding == [0; 4]).then(|| Col2imInputGrad { form, taps, conv: *conv, from: four(from), to: four(to) })
     }
 
-    /// With those of columns that there are not.
+    /// Returns the number of multiply-adds, including padding columns.
     pub(super) fn multiply_adds(&self) -> usize {
         let [images, height, width, _] = self.from;
         images * height * width * self.form.layout.len()
     }
 
-    /// Runs it, an image a task.
+    /// Computes the gradient, with one image per task.
     pub(super) fn run(
         &self,
         threads: &CpuThreads,
@@ -91,7 +91,7 @@ struct Col2imAdd<'a> {
     dx: &'a mut [f32],
 }
 
-/// Elements that are added at a time: stretches are often too short for the compiler's own choice.
+/// Elements that are added at a time. Segments are often too short for the compiler's own choice.
 const LANES: usize = 8;
 
 impl SimdWork for Col2imAdd<'_> {
@@ -122,7 +122,7 @@ impl SimdWork for Col2imAdd<'_> {
 }
 
 impl Col2imInputGrad {
-    /// Elements that lie side by side under a window: a row of taps, or one tap where they are apart.
+    /// Returns the elements of a window that are contiguous: a row of taps, or one tap if it is dilated.
     fn segment_elements(&self) -> usize {
         let row = self.taps.list.iter().take_while(|tap| tap.offset[0] == 0).count();
         if self.conv.dilations[1] == 1 { row * self.to[3] } else { self.to[3] }

@@ -1,4 +1,5 @@
-//! Adjoint of a convolution in its filter: for each tap the product of what lies under it, turned, with the gradient.
+//! Filter gradient of a convolution in NHWC layout: for each tap, the product of the transposed inputs under it with
+//! the output gradient.
 
 use saggar_compile::program::ValueId;
 use saggar_tensor::op::{Conv2d, ReduceKind};
@@ -14,19 +15,19 @@ use crate::cpu::kernel_plan::{KernelPlanner, KernelRefusal};
 use crate::cpu::thread_scratch::{ThreadScratch, buffer, with_scratch};
 use crate::cpu::threads::CpuThreads;
 
-/// Partial sums of a filter's gradient: enough to share among threads, few enough to add up quickly.
+/// Maximum number of partial sums of a filter gradient: enough to share among threads, few enough to add up quickly.
 const PARTIALS_MAX: usize = 16;
-/// Multiply-adds of a partial sum, at least.
+/// Minimum number of multiply-adds of a partial sum.
 const PARTIAL_MULTIPLY_ADDS: usize = 4 << 20;
-/// Places whose products are added up at a time: what they see stays in the caches.
+/// Places whose products are added up at a time. Their inputs stay in the caches.
 const PLACES_PER_STEP: usize = 512;
 
-/// Adjoint in the filter, of `float32` images.
+/// The filter gradient of `float32` images.
 #[derive(Debug)]
 pub(in super::super) struct CpuFilterGradNhwc {
     view: WindowedImages,
     outputs: usize,
-    /// Rows of places of one partial sum.
+    /// Rows of places per partial sum.
     rows: usize,
     input: usize,
     gradient: usize,
@@ -34,7 +35,7 @@ pub(in super::super) struct CpuFilterGradNhwc {
 }
 
 impl CpuFilterGradNhwc {
-    /// Prepares a `Body::Conv2dFilterGrad` with channels last of `[input, gradient, output]`, of one group.
+    /// Prepares a `KernelBody::Conv2dFilterGrad` in NHWC layout of `[input, gradient, output]`, with one group.
     pub(in super::super) fn new(
         planner: &KernelPlanner<'_>,
         conv: &Conv2d,
@@ -75,12 +76,12 @@ impl CpuFilterGradNhwc {
         self.view.place_rows().div_ceil(self.rows)
     }
 
-    /// Partial sums.
+    /// Returns the bytes of the partial sums.
     pub(in super::super) fn workspace_bytes(&self) -> usize {
         4 * self.partial_count() * self.depth() * self.outputs
     }
 
-    /// Runs it.
+    /// Computes the gradient.
     pub(in super::super) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>, workspace: &mut [u64]) {
         let output = elements_mut::<f32>(pieces[self.output].take());
         let images = elements::<f32>(pieces[self.input].read());
@@ -104,7 +105,7 @@ impl CpuFilterGradNhwc {
         self.write_in_filter_order(sum, output);
     }
 
-    /// The sum over some rows of places: taps and channels by outputs.
+    /// Computes the sum over a range of place rows, as `[taps and channels, outputs]`.
     fn accumulate_partial(&self, images: &[f32], gradient: &[f32], rows: std::ops::Range<usize>, partial: &mut [f32]) {
         let row = self.view.places[1];
         let step = (PLACES_PER_STEP / row.max(1)).max(1);
@@ -132,7 +133,7 @@ impl CpuFilterGradNhwc {
         }
     }
 
-    /// From taps, channels and outputs to the filter's own order.
+    /// Copies from `[taps, channels, outputs]` to the order of the filter.
     fn write_in_filter_order(&self, sum: &[f32], output: &mut [f32]) {
         let window = self.view.taps.list.len();
         let channels = self.view.channels;

@@ -1,4 +1,4 @@
-//! Convolution.
+//! Convolution in NHWC layout.
 
 use saggar_compile::program::{Epilogue, ValueId};
 use saggar_tensor::op::Conv2d;
@@ -18,7 +18,7 @@ use crate::cpu::prepacked::{PackedLayout, PrepackRequest};
 use crate::cpu::thread_scratch::with_scratch;
 use crate::cpu::threads::CpuThreads;
 
-/// Convolution of `float32` images with an epilogue.
+/// A convolution of `float32` images with an epilogue.
 #[derive(Debug)]
 pub(in super::super) struct CpuConv2dNhwc {
     view: WindowedImages,
@@ -33,7 +33,7 @@ pub(in super::super) struct CpuConv2dNhwc {
 }
 
 impl CpuConv2dNhwc {
-    /// Prepares a `Body::Conv2d` with channels last of `[input, filter]`, of one group.
+    /// Prepares a `KernelBody::Conv2d` in NHWC layout of `[input, filter]`, with one group.
     pub(in super::super) fn new(
         planner: &KernelPlanner<'_>,
         conv: &Conv2d,
@@ -72,17 +72,17 @@ impl CpuConv2dNhwc {
         })
     }
 
-    /// The filter in its packed form, where it stays as it is.
+    /// Returns the filter if it must be prepacked, which requires that it does not change between dispatches.
     pub(in super::super) fn prepack_request(&self) -> Option<&PrepackRequest> {
         self.prepacked.as_ref()
     }
 
-    /// What is accumulated outside the stores, and a packed filter.
+    /// Returns the bytes of accumulators outside the stores and of a packed filter.
     pub(in super::super) fn workspace_bytes(&self) -> usize {
         4 * (self.finish.workspace_elements() + if self.prepacked.is_none() { self.form.layout.len() } else { 0 })
     }
 
-    /// Runs it; `kept` is what it asked for.
+    /// Runs the convolution. `kept` is the prepacked filter of [`CpuConv2dNhwc::prepack_request`].
     pub(in super::super) fn run(
         &self,
         threads: &CpuThreads,
@@ -128,7 +128,7 @@ impl CpuConv2dNhwc {
         self.finish.elements.saturating_mul(self.form.layout.depth + self.finish.operations())
     }
 
-    /// All channels of a band of rows of places.
+    /// Computes all channels of a band of place rows.
     fn run_band(
         &self,
         images: &[f32],
@@ -166,7 +166,7 @@ impl CpuConv2dNhwc {
         });
     }
 
-    /// Some channels of a band of rows a task.
+    /// Computes a range of channels of a band of place rows per task.
     fn run_panel_tasks(
         &self,
         threads: &CpuThreads,

@@ -1,6 +1,7 @@
-//! Adjoint of a convolution in its input: for each residue of places by the step, a convolution of the gradient with the
-//! taps that reach those places; or, where most of these would miss the gradient, what each of its places gives to those under
-//! its window.
+//! Input gradient of a convolution in NHWC layout. For each stride phase of the result's places, it is a convolution of
+//! the output gradient with the taps that reach those places. If many of these taps would miss the gradient, it is
+//! computed by col2im instead: the contribution of each gradient place to the places under its window. That requires no
+//! padding and less than 3/4 of the multiply-adds.
 
 use saggar_compile::program::ValueId;
 use saggar_tensor::op::Conv2d;
@@ -16,10 +17,10 @@ use crate::cpu::kernel_plan::{KernelPlanner, KernelRefusal};
 use crate::cpu::thread_scratch::with_scratch;
 use crate::cpu::threads::CpuThreads;
 
-/// Adjoint in the input, of `float32` images.
+/// The input gradient of `float32` images.
 #[derive(Debug)]
 pub(in super::super) struct CpuInputGradNhwc {
-    /// None where places of the result gather what they are given.
+    /// The col2im gradient, or `None` if the gradient is computed by convolutions.
     scatter: Option<Col2imInputGrad>,
     phases: Vec<StridePhase>,
     /// Images, height and width of the result.
@@ -42,7 +43,7 @@ struct StridePhase {
 }
 
 impl CpuInputGradNhwc {
-    /// Prepares a `Body::Conv2dInputGrad` with channels last of `[gradient, filter, output]`, of one group.
+    /// Prepares a `KernelBody::Conv2dInputGrad` in NHWC layout of `[gradient, filter, output]`, with one group.
     pub(in super::super) fn new(
         planner: &KernelPlanner<'_>,
         conv: &Conv2d,
@@ -54,7 +55,7 @@ impl CpuInputGradNhwc {
         for y in 0..conv.strides[0].min(to[1]) {
             for x in 0..conv.strides[1].min(to[2]) {
                 let first = [y, x];
-                // The place of a result that a tap of a place of the gradient reaches, solved for the latter.
+                // Solves "tap of gradient place = result place" for the gradient place.
                 let along = |axis: usize, tap: usize| {
                     let distance =
                         (first[axis] + conv.padding[2 * axis]) as isize - (tap * conv.dilations[axis]) as isize;
@@ -92,13 +93,13 @@ impl CpuInputGradNhwc {
         })
     }
 
-    /// A packed filter.
+    /// Returns the bytes of a packed filter.
     pub(in super::super) fn workspace_bytes(&self) -> usize {
         let alone = self.scatter.as_ref().map(|scatter| scatter.form.layout.len());
         4 * alone.unwrap_or_else(|| self.phases.iter().map(|phase| phase.form.layout.len()).max().unwrap_or(0))
     }
 
-    /// Runs it.
+    /// Computes the gradient.
     pub(in super::super) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>, workspace: &mut [u64]) {
         let output = elements_mut::<f32>(pieces[self.output].take());
         let gradient = elements::<f32>(pieces[self.gradient].read());
@@ -117,7 +118,7 @@ impl CpuInputGradNhwc {
 }
 
 impl StridePhase {
-    /// With those of columns that there are not.
+    /// Returns the number of multiply-adds, including padding columns.
     fn multiply_adds(&self) -> usize {
         self.view.place_rows() * self.view.places[1] * self.form.layout.len()
     }

@@ -1,25 +1,25 @@
-//! The taps of a filter in the order in which they are taken, and filters laid out in that order.
+//! Filter taps in processing order, and filters packed in that order.
 
 use crate::cpu::gemm::pack::PanelLayout;
 
-/// A tap.
+/// A tap of the filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FilterTap {
-    /// Rows and columns from a place's own position.
+    /// Row and column offset from a place's position.
     pub(super) offset: [isize; 2],
-    /// Its place in the filter, in row-major order.
+    /// Index in the filter, in row-major order.
     pub(super) index: usize,
 }
 
-/// Taps in the order of memory.
+/// Taps in memory order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FilterTaps {
-    /// Sorted by offset.
+    /// The taps, sorted by offset.
     pub(super) list: Vec<FilterTap>,
 }
 
 impl FilterTaps {
-    /// Those taps of a window for which `offset` gives rows and columns.
+    /// Returns the taps of a window for which `offset` returns a row and column offset.
     pub(super) fn new(window: [usize; 2], offset: impl Fn([usize; 2]) -> Option<[isize; 2]>) -> FilterTaps {
         let tap = |index: usize| {
             let offset = offset([index / window[1], index % window[1]])?;
@@ -30,41 +30,41 @@ impl FilterTaps {
         FilterTaps { list }
     }
 
-    /// Places in the filter, in order.
+    /// Returns the tap indices in the filter, in order.
     pub(super) fn indices(&self) -> Vec<u32> {
         self.list.iter().map(|tap| tap.index as u32).collect()
     }
 }
 
-/// Which channels of a filter are summed over.
+/// The channels over which a filter is summed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum SummedChannels {
-    /// Those of the input: a convolution.
+    /// Input channels: the convolution.
     Inputs,
-    /// Those of the result: its adjoint.
+    /// Output channels: the input gradient.
     Outputs,
-    /// Those of the result, each tap of an input channel being a column: what a place of the result gives to all places
+    /// Output channels, with one column per input channel and tap: the contribution of an output place to all places
     /// under its window.
     OutputsAlone,
 }
 
-/// A filter `[o, c, kh, kw]` as the second operand of products: taps and the channels that are summed over, by the others.
+/// The layout of a filter `[o, c, kh, kw]` as second operand of products: `[taps and summed channels, other channels]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in super::super) struct PackedFilterLayout {
     /// The panels.
     pub(in super::super) layout: PanelLayout,
-    /// Places of taps in the filter, in order.
+    /// Tap indices in the filter, in order.
     pub(super) taps: Vec<u32>,
-    /// Taps of the filter.
+    /// Number of taps of the filter.
     pub(super) window: usize,
-    /// Input channels.
+    /// Number of input channels.
     pub(super) inputs: usize,
-    /// What is summed over.
+    /// The channels that are summed over.
     pub(super) order: SummedChannels,
 }
 
 impl PackedFilterLayout {
-    /// For these taps of a filter of `[o, c, kh, kw]`.
+    /// Returns the layout for these taps of a filter `[o, c, kh, kw]`.
     pub(super) fn new(filter: [usize; 4], taps: &FilterTaps, order: SummedChannels) -> PackedFilterLayout {
         let [outputs, inputs, height, width] = filter;
         let count = taps.list.len();
@@ -76,7 +76,7 @@ impl PackedFilterLayout {
         PackedFilterLayout { layout, taps: taps.indices(), window: height * width, inputs, order }
     }
 
-    /// The element of a filter that stands at a depth and column.
+    /// Returns the element of a filter at a depth and column.
     pub(in super::super) fn element(&self, filter: &[f32], depth: usize, column: usize) -> f32 {
         let count = self.taps.len();
         let split = |at: usize, channels: usize| (self.taps[at / channels] as usize, at % channels);

@@ -1,5 +1,5 @@
-//! Sums of which one element at most is not zero: what an index chooses of each row. It is read alone, where a fold would
-//! read the row. A classifier's loss has such a sum over its classes.
+//! One-hot sums: sums in which an index selects at most one nonzero element of each row. Only that element is read
+//! instead of the whole row. A classifier's loss has such a sum over its classes.
 
 use saggar_compile::expr::{AffineView, Instruction, Register, ScalarExpr};
 use saggar_compile::program::ValueId;
@@ -13,10 +13,10 @@ use crate::cpu::evaluator::{EvaluationFrame, OperandMemory};
 use crate::cpu::thread_scratch::{ThreadScratch, with_scratch};
 use crate::cpu::threads::CpuThreads;
 
-/// Rows of one task.
+/// Rows per task.
 const TASK_ROWS: usize = 256;
 
-/// The registers of a prologue `place == index ? value : 0` whose places count what is folded.
+/// The registers of a prologue `place == index ? value : 0`, with `place` counting along the reduced dimension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OneHotPattern {
     index: Register,
@@ -24,7 +24,7 @@ pub(super) struct OneHotPattern {
 }
 
 impl OneHotPattern {
-    /// What a sum over the last of the dimensions chooses, if it does.
+    /// Recognizes a one-hot sum over the last dimension. Returns `None` if the sum is of another form.
     pub(super) fn recognize(
         kind: ReduceKind,
         outer: &[usize],
@@ -52,13 +52,13 @@ impl OneHotPattern {
     }
 }
 
-/// Whether the view counts one dimension, and no other.
+/// Returns whether the view is the coordinate of this one dimension.
 fn counts_dim(view: &AffineView, dim: usize) -> bool {
     let mut strides = view.strides.iter().enumerate();
     view.offset == 0 && view.bounds.is_empty() && strides.all(|(at, &stride)| stride == i64::from(at == dim))
 }
 
-/// For each register, whether what it holds may be another one along the dimension.
+/// Returns for each register whether its value can vary along the dimension.
 fn varies_along(expr: &ScalarExpr, dim: usize) -> Vec<bool> {
     let moves = |view: &AffineView| view.strides[dim] != 0 || view.bounds.iter().any(|bound| bound.dim == dim);
     let mut along: Vec<bool> = Vec::with_capacity(expr.instructions.len());
@@ -77,19 +77,19 @@ fn varies_along(expr: &ScalarExpr, dim: usize) -> Vec<bool> {
     along
 }
 
-/// Such a sum, ready to run.
+/// A one-hot sum, ready to run.
 #[derive(Debug)]
 pub(super) struct OneHotSum {
-    /// Over rows alone.
+    /// Bytecode of the index, over rows.
     index: BlockBytecode,
-    /// Over all elements.
+    /// Bytecode of the value, over all elements.
     value: BlockBytecode,
     /// Elements of a row.
     folded: usize,
 }
 
 impl OneHotSum {
-    /// Prepares it; none where there are too many dimensions.
+    /// Prepares the sum. Returns `None` if there are too many dimensions.
     pub(super) fn new(
         choice: OneHotPattern,
         prologue: &ScalarExpr,
@@ -107,7 +107,7 @@ impl OneHotSum {
         Some(OneHotSum { index: routine(choice.index, &[1])?, value: routine(choice.value, inner)?, folded: inner[0] })
     }
 
-    /// Writes a sum for each row.
+    /// Writes the sum of each row.
     pub(super) fn run<T: Element>(&self, threads: &CpuThreads, inputs: &[OperandMemory<'_>], out: &mut [T]) {
         let frame = EvaluationFrame { inputs, own: &[], accumulated: &[], first: 0 };
         let operations = out.len().saturating_mul(self.index.operations() + self.value.operations());
@@ -115,7 +115,7 @@ impl OneHotSum {
         threads.for_each(operations, tasks, |(task, out)| {
             with_scratch(|scratch| {
                 for (row, out) in (task * TASK_ROWS..).zip(out) {
-                    // A sum begins with zero, so a chosen -0 becomes +0.
+                    // A sum begins with zero, so a selected -0 becomes +0.
                     *out = T::identity(ReduceKind::Sum);
                     let place = evaluate_at::<i32>(&self.index, scratch, frame, row);
                     let place = usize::try_from(place).ok().filter(|&place| place < self.folded);
@@ -127,14 +127,14 @@ impl OneHotSum {
     }
 }
 
-/// The element of a routine at an iteration index.
+/// Returns the result of bytecode at an iteration index.
 fn evaluate_at<T: Element>(
     routine: &BlockBytecode,
     scratch: &mut ThreadScratch,
     frame: EvaluationFrame<'_>,
     at: usize,
 ) -> T {
-    // Both routines of a choice keep what is the same for all elements in the same memory.
+    // Both bytecodes keep their uniform values in the same scratch slots, so they are computed each time.
     routine.run_uniform_steps(scratch, frame);
     routine.run_block(scratch, frame, at, 1, None);
     match routine.result::<T>(0, scratch, frame, at, 1) {

@@ -1,6 +1,6 @@
-//! Threads that help a caller with its tasks. A kernel is over in some ten microseconds, less than it takes to wake a
-//! thread, and the next one begins at once: so the caller works too, and a helper that has nothing to do looks for more for
-//! a while before it sleeps.
+//! A thread pool for tasks of a calling thread. A kernel takes some ten microseconds, less than waking a thread, and
+//! the next one begins immediately. So the caller works too, and an idle pool thread (helper) spins for a while before
+//! it sleeps.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -9,37 +9,37 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
-/// How long a helper looks for work before it sleeps: longer than what lies between two kernels, and between dispatches
-/// that follow each other.
+/// Time that an idle helper spins before it sleeps: longer than the gap between two kernels, and between follow-up
+/// dispatches.
 const IDLE_MAX: Duration = Duration::from_micros(100);
-/// Looks of one who waits before it offers its core to others.
+/// Checks of a spinning thread before it yields its core.
 const SPINS_PER_YIELD: usize = 64;
-/// Offers of a caller, whose last tasks others have, before it sleeps.
+/// Yields of a caller that waits for its last tasks, before it sleeps.
 const YIELDS_MAX: usize = 256;
 
-/// Helpers, which end with it.
+/// A pool of helpers, which are joined when it is dropped.
 #[derive(Debug)]
 pub(super) struct ThreadPool {
     shared: Arc<PoolState>,
     helpers: Vec<JoinHandle<()>>,
 }
 
-/// Whether helpers that sleep are woken for a job.
+/// Whether sleeping helpers are woken for a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WakePolicy {
-    /// As many as there are tasks for.
+    /// Wake as many as there are tasks for.
     Sleepers,
-    /// None: only those that are awake take part.
+    /// Wake none: only helpers that are awake take part.
     Nobody,
 }
 
 #[derive(Debug, Default)]
 struct PoolState {
-    /// Jobs that may have tasks which nobody has taken.
+    /// Jobs that can have untaken tasks.
     jobs: Mutex<Vec<Arc<ParallelJob>>>,
-    /// Changes with every job, and with the end; written under the lock.
+    /// Changes with every job, and when the pool ends. Written under the lock.
     jobs_posted: AtomicUsize,
-    /// Helpers that sleep; written under the lock.
+    /// Number of sleeping helpers. Written under the lock.
     asleep: AtomicUsize,
     wake: Condvar,
     /// Written and read under the lock.
@@ -47,10 +47,10 @@ struct PoolState {
 }
 
 impl ThreadPool {
-    /// `count` helpers, each of which calls `begin` first.
+    /// Starts `count` helpers, each of which calls `begin` first.
     ///
     /// # Errors
-    /// The system starts no threads.
+    /// Returns the system's error if it cannot start threads.
     pub(super) fn new(count: usize, begin: impl Fn() + Clone + Send + 'static) -> std::io::Result<ThreadPool> {
         let mut team = ThreadPool { shared: Arc::default(), helpers: Vec::with_capacity(count) };
         for index in 0..count {
@@ -64,7 +64,7 @@ impl ThreadPool {
         Ok(team)
     }
 
-    /// Whether any helper would take part in a job without being woken.
+    /// Returns whether any helper would take part in a job without being woken.
     pub(super) fn is_awake(&self) -> bool {
         self.shared.asleep.load(Ordering::Relaxed) < self.helpers.len()
     }
@@ -77,8 +77,8 @@ impl ThreadPool {
         }
     }
 
-    /// Calls `run_task` with each number below `tasks` once, on this thread and on helpers, and returns when all calls have. A
-    /// panic of a call goes on here, when the others are over.
+    /// Calls `run` once with each number below `tasks`, on this thread and on helpers. Returns when all calls have
+    /// returned. If a call panics, the panic resumes here when the others have returned.
     pub(super) fn for_each(&self, tasks: usize, wake: WakePolicy, run: &(dyn Fn(usize) + Sync)) {
         let job = Arc::new(ParallelJob::new(tasks, self.helpers.len() + 1, run));
         let asleep = {
@@ -107,7 +107,7 @@ impl Drop for ThreadPool {
         }
         self.shared.wake.notify_all();
         for helper in self.helpers.drain(..) {
-            // One that drops the team itself, with the last task's last handle on it, cannot wait for itself.
+            // A helper can drop the pool itself, with the last handle in its last task. It cannot join itself.
             if helper.thread().id() != std::thread::current().id() {
                 let _ = helper.join();
             }
@@ -116,18 +116,18 @@ impl Drop for ThreadPool {
 }
 
 impl PoolState {
-    /// What it guards is a list, which no panic leaves half changed.
+    /// The list stays valid if a thread panics, so poison is ignored.
     fn lock_jobs(&self) -> MutexGuard<'_, Vec<Arc<ParallelJob>>> {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The life of a helper.
+    /// Runs the loop of a helper.
     fn run_helper(&self, member: usize) {
         loop {
             let (job, seen) = {
                 let jobs = self.lock_jobs();
-                // Here and not outside the lock: an end between a look at it and at the number of jobs would pass for a job
-                // that was seen, and be slept through.
+                // Must be checked under the lock. Otherwise the pool could end between this check and the read of
+                // `jobs_posted`, and the helper would take that change for a known job and sleep through it.
                 if self.ended.load(Ordering::Relaxed) {
                     return;
                 }
@@ -140,7 +140,7 @@ impl PoolState {
         }
     }
 
-    /// Looks for a job after those `seen` for a while, then sleeps until there is one.
+    /// Spins for a while for a job after those `seen`, then sleeps until there is one.
     fn wait_for_job(&self, seen: usize) {
         let since = Instant::now();
         while since.elapsed() < IDLE_MAX {
@@ -155,7 +155,7 @@ impl PoolState {
         let jobs = self.lock_jobs();
         if self.jobs_posted.load(Ordering::Relaxed) == seen {
             self.asleep.fetch_add(1, Ordering::Relaxed);
-            // Woken for nothing, it looks for a while and sleeps again.
+            // A spurious wake-up only makes it spin for a while and sleep again.
             drop(self.wake.wait(jobs));
             self.asleep.fetch_sub(1, Ordering::Relaxed);
         }
@@ -165,20 +165,20 @@ impl PoolState {
 /// Numbered tasks that a caller waits for.
 struct ParallelJob {
     tasks: usize,
-    /// A share for each member, of tasks that lie side by side: a member begins with its own, so that what one kernel
-    /// leaves in the cache next to a core is there for the next one.
+    /// A share of adjacent tasks per thread. A thread begins with its own share, so that data that one kernel left in
+    /// its core's cache is reused by the next one.
     shares: Vec<JobShare>,
-    /// Tasks that are over.
+    /// Tasks that have returned.
     done: AtomicUsize,
     run: BorrowedTask,
     panic: Mutex<Option<Box<dyn Any + Send>>>,
     caller: Thread,
 }
 
-/// Some tasks of a job, on a line of the cache of its own.
+/// Some tasks of a job, on a separate cache line.
 #[repr(align(64))]
 struct JobShare {
-    /// The first task that nobody has taken, if it is below `end`.
+    /// The next untaken task, if it is below `end`.
     next: AtomicUsize,
     end: usize,
 }
@@ -207,7 +207,7 @@ impl ParallelJob {
         self.shares.iter().any(|share| share.next.load(Ordering::Relaxed) < share.end)
     }
 
-    /// Takes tasks until there are none: those of the member's own share, then of the others'.
+    /// Runs tasks until none is untaken: first the thread's own share, then the others.
     fn run_tasks(&self, member: usize) {
         let own = member % self.shares.len();
         let (others, mine) = self.shares.split_at(own);
@@ -230,7 +230,7 @@ impl ParallelJob {
         }
     }
 
-    /// Waits for tasks that others have taken.
+    /// Waits for the tasks that other threads took.
     fn wait_until_done(&self) {
         let mut offers = 0;
         while self.done.load(Ordering::Acquire) < self.tasks {
@@ -253,29 +253,30 @@ impl ParallelJob {
     }
 }
 
-/// What a caller's tasks do, without the lifetime of what they borrow.
+/// A caller's task function, without the lifetime of its borrows.
 struct BorrowedTask(*const (dyn Fn(usize) + Sync));
 
-#[expect(unsafe_code, reason = "threads that outlive a call are lent what the call borrows")]
-// SAFETY: what it points to may be called from any thread, and that it is there while it is called is `call`'s concern.
+#[expect(unsafe_code, reason = "pool threads outlive the call whose borrows they use")]
+// SAFETY: the function is `Sync`, so it can be called from any thread. `call` ensures that it is still alive.
 unsafe impl Send for BorrowedTask {}
-#[expect(unsafe_code, reason = "threads that outlive a call are lent what the call borrows")]
+#[expect(unsafe_code, reason = "pool threads outlive the call whose borrows they use")]
 // SAFETY: as for `Send`.
 unsafe impl Sync for BorrowedTask {}
 
 impl BorrowedTask {
-    #[expect(unsafe_code, reason = "threads that outlive a call are lent what the call borrows")]
+    #[expect(unsafe_code, reason = "pool threads outlive the call whose borrows they use")]
     fn new<'a>(run: &'a (dyn Fn(usize) + Sync + 'a)) -> BorrowedTask {
-        // SAFETY: only the lifetime changes, and a pointer promises nothing.
+        // SAFETY: only the lifetime changes, and a raw pointer does not promise validity.
         BorrowedTask(unsafe {
             std::mem::transmute::<*const (dyn Fn(usize) + Sync + 'a), *const (dyn Fn(usize) + Sync + 'static)>(run)
         })
     }
 
-    /// For a task that was taken from the job and is not counted as done.
-    #[expect(unsafe_code, reason = "threads that outlive a call are lent what the call borrows")]
+    /// Calls the function. The task must be taken from the job and not be counted as done yet.
+    #[expect(unsafe_code, reason = "pool threads outlive the call whose borrows they use")]
     fn call(&self, task: usize) {
-        // SAFETY: `ThreadPool::for_each`, which borrows it, returns only when all of a job's tasks are done; this one is not.
+        // SAFETY: `ThreadPool::for_each`, which borrows it, returns only when all of a job's tasks are done; this one
+        // is not.
         unsafe { (*self.0)(task) }
     }
 }
@@ -349,7 +350,7 @@ mod tests {
             if round % 2 == 0 {
                 team.for_each(3, WakePolicy::Sleepers, &|_| {});
             }
-            // Some ends come while helpers begin, some while they look, some when they go to sleep.
+            // Some pools end while helpers start, some while they spin, some while they go to sleep.
             for _ in 0..round % 300 {
                 std::hint::spin_loop();
             }
@@ -364,7 +365,7 @@ mod tests {
             while team.is_awake() {
                 std::thread::yield_now();
             }
-            // The caller waits in its task for the helper, which therefore must come.
+            // The caller waits in its task for the helper, so the helper must be woken.
             let other = AtomicBool::new(false);
             team.for_each(2, WakePolicy::Sleepers, &|_| {
                 if std::thread::current().id() != here {

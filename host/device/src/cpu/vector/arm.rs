@@ -1,4 +1,4 @@
-//! Vectors of AArch64: NEON, with 32 registers of four numbers, which every such processor has.
+//! Vectors of AArch64: NEON with 32 registers of four elements, which every such processor has.
 
 #![expect(unsafe_code, reason = "loads and stores of vectors take pointers")]
 
@@ -6,7 +6,7 @@ use std::arch::aarch64::*;
 
 use super::{PlainVectors, VectorIsa, VectorSet, VectorWork, is_allowed};
 
-/// NEON.
+/// NEON vectors.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Neon;
 
@@ -108,15 +108,15 @@ pub(in super::super) fn run<W: VectorWork>(work: W) -> W::Output {
     if is_allowed(VectorSet::Neon) { work.run(Neon) } else { work.run(PlainVectors) }
 }
 
-/// Kinds that every such processor has besides [`PlainVectors`].
+/// Returns the sets that every such processor has besides [`PlainVectors`].
 pub(super) fn present() -> Vec<VectorSet> {
     vec![VectorSet::Neon]
 }
 
-/// Elements of a vector, and vectors of a tile, that [`run`] computes with.
+/// Returns the elements of a vector and the vectors of a tile that [`run`] uses.
 pub(in super::super) fn lanes() -> (usize, usize) {
     if is_allowed(VectorSet::Neon) { (Neon::LANES, Neon::WIDE) } else { (PlainVectors::LANES, PlainVectors::WIDE) }
 }
 
-/// Asks for memory that will be read soon: there is no stable instruction for it here.
+/// Does nothing: there is no stable prefetch intrinsic for this architecture.
 pub(in super::super) fn prefetch(_memory: &[u8]) {}

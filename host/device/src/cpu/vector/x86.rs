@@ -1,16 +1,16 @@
-//! Vectors of x86-64: AVX-512 with 32 registers of 16 numbers, AVX2 with 16 registers of eight.
+//! Vectors of x86-64: AVX-512 with 32 registers of sixteen elements, AVX2 with 16 registers of eight.
 
-#![expect(unsafe_code, reason = "a processor's instructions may be used only where they have been looked for")]
+#![expect(unsafe_code, reason = "instructions beyond the baseline need a runtime check")]
 
 use std::arch::x86_64::*;
 
 use super::{PlainVectors, TRANSPOSE_SIDE, VectorIsa, VectorSet, VectorWork, is_allowed};
 
-/// Proof that this processor has AVX-512F: only [`widest`] makes one, where it has found it.
+/// Proof that this processor has AVX-512F. Only [`widest`] creates one, after detecting it.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Avx512(());
 
-/// Proof that this processor has AVX2 and FMA: only [`widest`] makes one, where it has found both.
+/// Proof that this processor has AVX2 and FMA. Only [`widest`] creates one, after detecting both.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Avx2(());
 
@@ -51,14 +51,14 @@ impl VectorIsa for Avx512 {
     #[inline(always)]
     fn load_part(self, from: &[f32]) -> __m512 {
         let count = from.len().min(16);
-        // SAFETY: `self` is proof of AVX-512F, and the mask chooses elements that `from` has.
+        // SAFETY: `self` is proof of AVX-512F, and the mask selects only elements of `from`.
         unsafe { _mm512_maskz_loadu_ps(lane_mask(count), from.as_ptr()) }
     }
 
     #[inline(always)]
     fn store_part(self, to: &mut [f32], v: __m512) {
         let count = to.len().min(16);
-        // SAFETY: `self` is proof of AVX-512F, and the mask chooses elements that `to` has.
+        // SAFETY: `self` is proof of AVX-512F, and the mask selects only elements of `to`.
         unsafe { _mm512_mask_storeu_ps(to.as_mut_ptr(), lane_mask(count), v) }
     }
 
@@ -150,14 +150,14 @@ impl VectorIsa for Avx2 {
     #[inline(always)]
     fn load_part(self, from: &[f32]) -> __m256 {
         let count = from.len().min(8);
-        // SAFETY: `self` is proof of AVX2, and the mask chooses elements that `from` has.
+        // SAFETY: `self` is proof of AVX2, and the mask selects only elements of `from`.
         unsafe { _mm256_maskload_ps(from.as_ptr(), self.lane_mask(count)) }
     }
 
     #[inline(always)]
     fn store_part(self, to: &mut [f32], v: __m256) {
         let count = to.len().min(8);
-        // SAFETY: `self` is proof of AVX2, and the mask chooses elements that `to` has.
+        // SAFETY: `self` is proof of AVX2, and the mask selects only elements of `to`.
         unsafe { _mm256_maskstore_ps(to.as_mut_ptr(), self.lane_mask(count), v) }
     }
 
@@ -213,25 +213,25 @@ impl VectorIsa for Avx2 {
     }
 }
 
-/// The mask of the first `count` of 16 elements.
+/// Returns the mask of the first `count` of 16 elements.
 #[inline(always)]
 fn lane_mask(count: usize) -> u16 {
     ((1u32 << count) - 1) as u16
 }
 
 impl Avx2 {
-    /// The mask of the first `count` of eight elements.
+    /// Returns the mask of the first `count` of eight elements.
     #[inline(always)]
     fn lane_mask(self, count: usize) -> __m256i {
-        /// A window into this begins with as many ones as are wanted.
+        /// A window of eight elements from index `8 - count` on begins with `count` ones.
         const ONES: [i32; 16] = [-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0];
-        let from: &[i32; 8] = ONES[8 - count..].first_chunk().expect("eight of them");
+        let from: &[i32; 8] = ONES[8 - count..].first_chunk().expect("eight elements");
         // SAFETY: `self` is proof of AVX2, and `from` has eight elements; the load needs no alignment.
         unsafe { _mm256_loadu_si256(from.as_ptr().cast()) }
     }
 }
 
-/// Turns a square of eight by eight numbers round, by pairs of rows, of pairs, and of halves.
+/// Transposes a square of eight by eight elements: by pairs of rows, pairs of pairs, and halves.
 #[inline]
 #[target_feature(enable = "avx")]
 fn transpose_8x8(from: &[f32], row: usize, to: &mut [f32], below: usize) {
@@ -272,13 +272,13 @@ fn has_avx2() -> bool {
     std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma")
 }
 
-/// Kinds that this processor has besides [`PlainVectors`], the narrowest first.
+/// Returns the sets of this processor besides [`PlainVectors`], narrowest first.
 pub(super) fn present() -> impl Iterator<Item = VectorSet> {
     let avx2 = has_avx2().then_some(VectorSet::Avx2);
     avx2.into_iter().chain(has_avx512().then_some(VectorSet::Avx512))
 }
 
-/// The widest that this processor has and this thread may compute with.
+/// Returns the widest set that this processor has and this thread is allowed to use.
 fn widest() -> Option<Result<Avx512, Avx2>> {
     if is_allowed(VectorSet::Avx512) && has_avx512() {
         Some(Ok(Avx512(())))
@@ -292,15 +292,15 @@ fn widest() -> Option<Result<Avx512, Avx2>> {
 /// Runs `work` with the widest vectors of this processor.
 pub(in super::super) fn run<W: VectorWork>(work: W) -> W::Output {
     match widest() {
-        // SAFETY: there is a value of `Avx512` only where the processor has AVX-512F, all that `run_with_avx512` adds.
+        // SAFETY: a value of `Avx512` exists only if the processor has AVX-512F, all that `run_with_avx512` adds.
         Some(Ok(s)) => unsafe { run_with_avx512(work, s) },
-        // SAFETY: there is a value of `Avx2` only where the processor has AVX2 and FMA, all that `run_with_avx2` adds.
+        // SAFETY: a value of `Avx2` exists only if the processor has AVX2 and FMA, all that `run_with_avx2` adds.
         Some(Err(s)) => unsafe { run_with_avx2(work, s) },
         None => work.run(PlainVectors),
     }
 }
 
-/// Elements of a vector, and vectors of a tile, that [`run`] computes with.
+/// Returns the elements of a vector and the vectors of a tile that [`run`] uses.
 pub(in super::super) fn lanes() -> (usize, usize) {
     match widest() {
         Some(Ok(_)) => (Avx512::LANES, Avx512::WIDE),
@@ -319,13 +319,13 @@ fn run_with_avx2<W: VectorWork>(work: W, s: Avx2) -> W::Output {
     work.run(s)
 }
 
-/// Asks for memory that will be read soon.
+/// Prefetches memory that will be read soon.
 pub(in super::super) fn prefetch(memory: &[u8]) {
     for line in memory.chunks(LINE_BYTES) {
-        // SAFETY: a hint, which reads nothing that the program would see, of an address within `memory`.
+        // SAFETY: a hint without visible effect, for an address within `memory`.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) }
     }
 }
 
-/// Bytes that come from memory together.
+/// Bytes of a cache line.
 const LINE_BYTES: usize = 64;

@@ -1,4 +1,5 @@
-//! Adjoint of a convolution in its filter: at every point the product of the images' tiles, turned, with the gradient's.
+//! Filter gradient by Winograd tiles: at every point, the product of the transposed input tiles with the gradient
+//! tiles.
 
 use std::ops::Range;
 
@@ -16,10 +17,10 @@ use crate::cpu::thread_scratch::{buffer, with_buffer, with_scratch};
 use crate::cpu::threads::CpuThreads;
 use crate::cpu::vector::{self, VectorIsa, VectorWork};
 
-/// Partial sums of a filter's gradient: enough to share among threads, few enough to add up quickly.
+/// Maximum number of partial sums of a filter gradient: enough to share among threads, few enough to add up quickly.
 const PARTIALS_MAX: usize = 8;
 
-/// Adjoint in the filter, of `float32` images.
+/// The filter gradient of `float32` images.
 #[derive(Debug)]
 pub(in super::super) struct WinogradFilterGrad {
     grid: TileGrid,
@@ -29,7 +30,8 @@ pub(in super::super) struct WinogradFilterGrad {
 }
 
 impl WinogradFilterGrad {
-    /// Prepares a `Body::Conv2dFilterGrad` with channels last of `[input, gradient, output]`, if it is worth it.
+    /// Prepares a `KernelBody::Conv2dFilterGrad` in NHWC layout of `[input, gradient, output]`. Returns `None` if
+    /// another algorithm is faster.
     pub(in super::super) fn new(
         planner: &KernelPlanner<'_>,
         conv: &Conv2d,
@@ -46,24 +48,24 @@ impl WinogradFilterGrad {
         }))
     }
 
-    /// Elements of the sums at all points.
+    /// Returns the elements of the sums at all points.
     fn sum_elements(&self) -> usize {
         self.grid.tile.points() * self.grid.channels[0] * self.grid.channels[1]
     }
 
-    /// Rows of tiles of one partial sum, of which there are several where each thread has its own tiles.
+    /// Returns the rows of tiles per partial sum. There are several partial sums if each thread has its own bands.
     fn partial_rows(&self) -> usize {
         let rows = self.grid.tile_rows();
         if self.grid.per_thread_bands { rows.div_ceil(PARTIALS_MAX) } else { rows }
     }
 
-    /// Tiles between their transforms, and the sums over all of them.
+    /// Returns the bytes of transformed tiles and of the sums over them.
     pub(in super::super) fn workspace_bytes(&self) -> usize {
         let partials = self.grid.tile_rows().div_ceil(self.partial_rows());
         4 * (self.grid.shared_elements() + partials * self.sum_elements())
     }
 
-    /// Runs it.
+    /// Computes the gradient.
     pub(in super::super) fn run(&self, threads: &CpuThreads, mut pieces: Vec<RegionSlice<'_>>, workspace: &mut [u64]) {
         let output = elements_mut::<f32>(pieces[self.output].take());
         let images = elements::<f32>(pieces[self.input].read());
@@ -105,7 +107,7 @@ impl WinogradFilterGrad {
         });
     }
 
-    /// Adds the products of a band at every point, or begins with them.
+    /// Adds the products of a band at every point to `sums`, or replaces `sums` unless `add`.
     fn accumulate(&self, threads: &CpuThreads, [entered, values]: [&[f32]; 2], sums: &mut [f32], add: bool) {
         let ([inputs, outputs], points) = (self.grid.channels, self.grid.tile.points());
         let tiles = values.len() / (points * outputs);
@@ -118,16 +120,16 @@ impl WinogradFilterGrad {
     }
 }
 
-/// Channels of results that one task makes taps of: a multiple of every vector.
+/// Output channels per step of the transform. A multiple of every vector width.
 const LANES: usize = 16;
 
-/// The way back of the taps of some channels of results, `[o, c, k, k]`.
+/// The inverse transform of the gradient for some output channels, to `[o, c, k, k]`.
 struct FilterGradTransform<'a, T> {
-    /// Of images and of results.
+    /// Input and output channels.
     channels: [usize; 2],
-    /// `[points, c, o]`.
+    /// Sums `[points, c, o]`.
     sums: &'a [f32],
-    /// The first channel of results.
+    /// The first output channel.
     first: usize,
     out: &'a mut [f32],
     #[expect(dead_code, reason = "names the type")]
@@ -143,7 +145,7 @@ impl<T: WinogradTile> VectorWork for FilterGradTransform<'_, T> {
         let side = <T::Points as WinogradPoints>::SIDE;
         let count = T::TAPS * T::TAPS;
         let end = first + out.len() / (inputs * count);
-        // Places are points here, and all pairs of channels lie between two of them.
+        // Places of the view are points here. Two points are one matrix of channel pairs apart.
         let step = inputs * outputs;
         for channel in 0..inputs {
             let from = TileView { data: &from[channel * outputs..], pitch: side * step, step, channels: outputs };

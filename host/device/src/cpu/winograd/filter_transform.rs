@@ -1,4 +1,4 @@
-//! Filters at the points of a tile: for every point a matrix of the channels that are summed over by the others.
+//! Filter transform: at every point of a tile, a matrix of the summed channels by the other channels.
 
 use super::tile::{WinogradTile, WinogradTileSize, with_tile};
 use super::transform::{SIDE_MAX, TAPS_MAX, WinogradPoints};
@@ -7,35 +7,36 @@ use crate::cpu::gemm::pack::{PackTargetView, PanelLayout, split_panels};
 use crate::cpu::simd::{self, SimdWork};
 use crate::cpu::threads::CpuThreads;
 
-/// A filter `[o, c, k, k]` as the second operands of a tile's products, one after the other.
+/// A filter `[o, c, k, k]` as the second operands of a tile's products, one matrix per point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) struct WinogradFilterLayout {
-    /// The panels of each of them.
+    /// The panels of each matrix.
     pub(super) layout: PanelLayout,
-    /// Of which tile.
+    /// The tile size.
     pub(super) size: WinogradTileSize,
-    /// Whether rows are the channels of results and columns those of images, as adjoints have it, or the other way round.
+    /// Whether rows are output channels and columns are input channels, as in the input gradient. Otherwise it is the
+    /// other way round.
     pub(super) adjoint: bool,
 }
 
 impl WinogradFilterLayout {
-    /// Elements.
+    /// Returns the number of elements.
     pub(in super::super) fn len(&self) -> usize {
         self.size.points() * self.layout.len()
     }
 
-    /// The matrix of a point.
+    /// Returns the matrix of a point.
     pub(super) fn matrix_at_point<'a>(&self, data: &'a [f32], point: usize) -> PackedMatrix<'a> {
         let len = self.layout.len();
         PackedMatrix { layout: self.layout, data: &data[point * len..][..len] }
     }
 
-    /// Fills all of it from a filter.
+    /// Transforms a filter to this layout.
     pub(in super::super) fn transform(&self, taps: &[f32], out: &mut [f32]) {
         self.transform_on(&CpuThreads::single_threaded(), taps, out);
     }
 
-    /// The one that is kept, or made of a filter in `out` on these threads.
+    /// Returns `kept` if the filter is prepacked, else transforms `taps` into `out` on these threads.
     pub(super) fn get_or_transform<'a>(
         &self,
         threads: &CpuThreads,
@@ -49,9 +50,9 @@ impl WinogradFilterLayout {
         })
     }
 
-    /// As [`WinogradFilterLayout::transform`], on these threads.
+    /// Like [`WinogradFilterLayout::transform`], on these threads.
     fn transform_on(&self, threads: &CpuThreads, taps: &[f32], out: &mut [f32]) {
-        // The same panel of every point is made at once.
+        // A task computes the same panel of every point.
         let mut tasks: Vec<Vec<PackTargetView<'_>>> = Vec::new();
         for point in out[..self.len()].chunks_exact_mut(self.layout.len()) {
             for (at, part) in split_panels(self.layout, point).into_iter().enumerate() {
@@ -67,13 +68,13 @@ impl WinogradFilterLayout {
     }
 }
 
-/// Columns that are made at a time.
+/// Columns per step.
 const LANES: usize = 8;
 
-/// Numbers of some columns.
+/// One value per column.
 type F64Lanes = [f64; LANES];
 
-/// One panel at every point.
+/// The transform of one panel at every point.
 struct FilterTransform<'a, 'o, T> {
     form: &'a WinogradFilterLayout,
     taps: &'a [f32],
@@ -132,7 +133,8 @@ impl<T: WinogradTile> SimdWork for FilterTransform<'_, '_, T> {
     }
 }
 
-/// What taps give at each point along a side. Opposite points share the sums of even and of odd powers.
+/// Returns the values of the taps' polynomial at each point along a side. Opposite points share the sums of even and of
+/// odd powers.
 #[inline(always)]
 fn transform_line<T: WinogradTile>(taps: &[F64Lanes; TAPS_MAX]) -> [F64Lanes; SIDE_MAX] {
     let mut points = [[0.0; LANES]; SIDE_MAX];

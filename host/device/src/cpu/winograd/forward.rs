@@ -1,4 +1,4 @@
-//! Convolution.
+//! Convolution by Winograd tiles.
 
 use saggar_compile::program::{Epilogue, ValueId};
 use saggar_tensor::op::Conv2d;
@@ -17,7 +17,7 @@ use crate::cpu::prepacked::{PackedLayout, PrepackRequest};
 use crate::cpu::thread_scratch::{buffer, with_buffer};
 use crate::cpu::threads::CpuThreads;
 
-/// Convolution of `float32` images with an epilogue.
+/// A convolution of `float32` images with an epilogue.
 #[derive(Debug)]
 pub(in super::super) struct WinogradConv2d {
     grid: TileGrid,
@@ -30,7 +30,8 @@ pub(in super::super) struct WinogradConv2d {
 }
 
 impl WinogradConv2d {
-    /// Prepares a `Body::Conv2d` with channels last of `[input, filter]`, if it is worth it.
+    /// Prepares a `KernelBody::Conv2d` in NHWC layout of `[input, filter]`. Returns `None` if another algorithm is
+    /// faster.
     pub(in super::super) fn new(
         planner: &KernelPlanner<'_>,
         conv: &Conv2d,
@@ -58,18 +59,18 @@ impl WinogradConv2d {
         }))
     }
 
-    /// The filter at the points, where it stays as it is.
+    /// Returns the filter if it must be prepacked, which requires that it does not change between dispatches.
     pub(in super::super) fn prepack_request(&self) -> Option<&PrepackRequest> {
         self.prepacked.as_ref()
     }
 
-    /// What is accumulated outside the stores, tiles between their transforms, and a filter.
+    /// Returns the bytes of accumulators outside the stores, of transformed tiles and of a transformed filter.
     pub(in super::super) fn workspace_bytes(&self) -> usize {
         let filter = if self.prepacked.is_none() { self.form.len() } else { 0 };
         4 * (self.finish.workspace_elements() + self.grid.shared_elements() + filter)
     }
 
-    /// Runs it; `kept` is what it asked for.
+    /// Runs the convolution. `kept` is the prepacked filter of [`WinogradConv2d::prepack_request`].
     pub(in super::super) fn run(
         &self,
         threads: &CpuThreads,

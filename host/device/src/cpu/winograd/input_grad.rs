@@ -1,4 +1,4 @@
-//! Adjoint of a convolution in its input.
+//! Input gradient by Winograd tiles.
 
 use std::ops::Range;
 
@@ -16,7 +16,7 @@ use crate::cpu::prepacked::{PackedLayout, PrepackRequest};
 use crate::cpu::thread_scratch::{buffer, with_buffer};
 use crate::cpu::threads::CpuThreads;
 
-/// Adjoint in the input, of `float32` images.
+/// The input gradient of `float32` images.
 #[derive(Debug)]
 pub(in super::super) struct WinogradInputGrad {
     grid: TileGrid,
@@ -28,7 +28,8 @@ pub(in super::super) struct WinogradInputGrad {
 }
 
 impl WinogradInputGrad {
-    /// Prepares a `Body::Conv2dInputGrad` with channels last of `[gradient, filter, output]`, if it is worth it.
+    /// Prepares a `KernelBody::Conv2dInputGrad` in NHWC layout of `[gradient, filter, output]`. Returns `None` if
+    /// another algorithm is faster.
     pub(in super::super) fn new(
         planner: &KernelPlanner<'_>,
         conv: &Conv2d,
@@ -39,7 +40,7 @@ impl WinogradInputGrad {
         let size = choose_tile_size(conv, planner.dims(filter), [from[0], from[1], from[2]], block.is_some());
         let Some(size) = size else { return Ok(None) };
         let mut grid = TileGrid::new(size, conv, to, from);
-        // Tiles of an image overlap, so a thread takes whole images; few of them are not enough for all threads.
+        // Tiles of an image overlap, so a thread computes whole images. A few images are not enough for all threads.
         grid.share_band_if_few_tasks(grid.images.div_ceil(grid.band_images()));
         let layout = PanelLayout::new(grid.channels[1], grid.channels[0]);
         let form = WinogradFilterLayout { layout, size, adjoint: true };
@@ -57,18 +58,18 @@ impl WinogradInputGrad {
         }))
     }
 
-    /// The filter at the points, where it stays as it is.
+    /// Returns the filter if it must be prepacked, which requires that it does not change between dispatches.
     pub(in super::super) fn prepack_request(&self) -> Option<&PrepackRequest> {
         self.prepacked.as_ref()
     }
 
-    /// Tiles between their transforms, and a filter.
+    /// Returns the bytes of transformed tiles and of a transformed filter.
     pub(in super::super) fn workspace_bytes(&self) -> usize {
         let filter = if self.prepacked.is_none() { self.form.len() } else { 0 };
         4 * (self.grid.shared_elements() + filter)
     }
 
-    /// Runs it; `kept` is what it asked for.
+    /// Computes the gradient. `kept` is the prepacked filter of [`WinogradInputGrad::prepack_request`].
     pub(in super::super) fn run(
         &self,
         threads: &CpuThreads,
@@ -81,7 +82,7 @@ impl WinogradInputGrad {
         let workspace = elements_mut::<f32>(bytemuck::cast_slice_mut(workspace));
         let (between, rest) = workspace.split_at_mut(self.grid.shared_elements());
         let filter = self.form.get_or_transform(threads, elements(pieces[self.filter].read()), rest, kept);
-        // Of images from the band's on.
+        // `images` starts at the first image of the band.
         let run = |threads: &CpuThreads, between: &mut [f32], band: Range<usize>, images: (usize, &mut [f32])| {
             let [parts, values] = self.grid.split_band(between, band.len());
             self.grid.transform_output_grad(threads, gradient, band.start, values);

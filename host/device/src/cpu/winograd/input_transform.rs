@@ -1,4 +1,4 @@
-//! The side of images: their tiles into the domain of products, and the parts of tiles back into images.
+//! Transforms of input tiles: from images to points, and from points to input gradients.
 
 use super::tile::{TRANSFORM_COST, WinogradTile, with_tile};
 use super::tile_grid::TileGrid;
@@ -7,7 +7,7 @@ use crate::cpu::threads::CpuThreads;
 use crate::cpu::vector::{self, VectorIsa, VectorWork};
 
 impl TileGrid {
-    /// Transforms the tiles of rows from `first` on, counted over all images: `[tiles, points, c]`.
+    /// Transforms the rows of tiles from `first` on, counted over all images, to `[tiles, points, c]`.
     pub(super) fn transform_input(&self, threads: &CpuThreads, images: &[f32], first: usize, out: &mut [f32]) {
         let operations = TRANSFORM_COST * out.len();
         threads.for_each(
@@ -20,8 +20,9 @@ impl TileGrid {
         );
     }
 
-    /// Adds what rows of tiles from `first` on, `[tiles, points, c]`, give to images, of which the first has this number.
-    /// Rows of an image come in order; its first ones find it empty.
+    /// Adds the rows of tiles from `first` on, `[tiles, points, c]`, to the gradient of images. `images` is the number
+    /// of the first image and the gradient's memory. The rows of an image come in order, and the first ones overwrite
+    /// its memory.
     pub(super) fn add_input_grad(&self, threads: &CpuThreads, from: &[f32], first: usize, images: (usize, &mut [f32])) {
         let (rows, band) = (self.tiles()[0], from.len() / self.elements_per_row(0));
         let mut tasks = Vec::new();
@@ -37,13 +38,13 @@ impl TileGrid {
         });
     }
 
-    /// The element at a tile's top left, counted from the image's.
+    /// Returns the top left corner of a tile, relative to the image's.
     fn tile_corner(&self, row: usize, column: usize) -> [isize; 2] {
         let along = |axis: usize, tile: usize| (tile * self.tile.step()) as isize - self.padding[axis] as isize;
         [along(0, row), along(1, column)]
     }
 
-    /// Where a tile begins in an image, if all of it is inside.
+    /// Returns the position of a tile in an image, or `None` if it is partly outside.
     #[inline(always)]
     fn start_if_inside(&self, [top, left]: [isize; 2], side: usize) -> Option<usize> {
         let fits = |start: isize, size: usize| start >= 0 && start as usize + side <= size;
@@ -51,7 +52,7 @@ impl TileGrid {
         is_inside.then(|| top as usize * self.size[1] + left as usize)
     }
 
-    /// Where a place of a tile is in an image, if it is in it.
+    /// Returns the position in an image of a place of a tile, or `None` if it is outside.
     #[inline(always)]
     fn place_if_inside(&self, corner: [isize; 2], [y, x]: [usize; 2]) -> Option<usize> {
         let [height, width] = self.size.map(|size| size as isize);
@@ -60,11 +61,11 @@ impl TileGrid {
     }
 }
 
-/// The way in of a row of tiles.
+/// The input transform of a row of tiles.
 struct InputTransform<'a, T> {
     grid: &'a TileGrid,
     images: &'a [f32],
-    /// Counted over all images.
+    /// Row of tiles, counted over all images.
     row: usize,
     out: &'a mut [f32],
     #[expect(dead_code, reason = "names the type")]
@@ -104,7 +105,7 @@ impl<T: WinogradTile> VectorWork for InputTransform<'_, T> {
 }
 
 impl TileGrid {
-    /// Copies a tile of which some is outside, with zeros there.
+    /// Copies a tile that is partly outside the image, with zeros outside.
     fn copy_padded_tile(&self, image: &[f32], corner: [isize; 2], side: usize, framed: &mut Vec<f32>) {
         let channels = self.channels[0];
         framed.clear();
@@ -117,12 +118,12 @@ impl TileGrid {
     }
 }
 
-/// The way back of some rows of an image's tiles.
+/// The input gradient transform of some rows of an image's tiles.
 struct InputGradTransform<'a, T> {
     grid: &'a TileGrid,
-    /// `[tiles, points, c]`.
+    /// Products `[tiles, points, c]`.
     from: &'a [f32],
-    /// The row of the first tile there.
+    /// The row of the first tile in `from`.
     first: usize,
     rows: std::ops::Range<usize>,
     image: &'a mut [f32],

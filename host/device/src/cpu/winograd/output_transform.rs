@@ -1,4 +1,4 @@
-//! The side of results: the sums of tiles back into results, and gradients of results into the domain of products.
+//! Transforms of output tiles: from points to results, and from output gradients to points.
 
 use super::tile::{TRANSFORM_COST, WinogradTile, with_tile};
 use super::tile_grid::TileGrid;
@@ -8,12 +8,12 @@ use crate::cpu::threads::CpuThreads;
 use crate::cpu::vector::{self, VectorIsa, VectorWork};
 
 impl TileGrid {
-    /// Transforms a row of tiles, `[tiles, points, o]`, back to results.
+    /// Transforms a row of tiles, `[tiles, points, o]`, to results.
     pub(super) fn transform_output(&self, from: &[f32], out: &mut [f32], epilogue: BoundBiasClamp<'_>) {
         with_tile!(self.tile, T => vector::run(OutputTransform::<T> { grid: self, from, out, epilogue, tile: T {} }));
     }
 
-    /// Elements of results of each row of tiles.
+    /// Returns the number of result elements of each row of tiles.
     pub(super) fn result_elements_per_row(&self) -> impl Iterator<Item = usize> {
         let step = self.tile.step();
         let [height, width] = self.places;
@@ -22,7 +22,7 @@ impl TileGrid {
         (0..self.images).flat_map(move |_| rows()).map(move |rows| rows * row)
     }
 
-    /// Transforms what is to become of the results of rows of tiles from `first` on: `[tiles, points, o]`.
+    /// Transforms the output gradient for the rows of tiles from `first` on, to `[tiles, points, o]`.
     pub(super) fn transform_output_grad(&self, threads: &CpuThreads, gradient: &[f32], first: usize, out: &mut [f32]) {
         let operations = TRANSFORM_COST * out.len();
         threads.for_each(operations, out.chunks_exact_mut(self.elements_per_row(1)).enumerate().collect(), |(row, out)| {
@@ -32,12 +32,12 @@ impl TileGrid {
     }
 }
 
-/// The way back of a row of tiles.
+/// The output transform of a row of tiles.
 struct OutputTransform<'a, T> {
     grid: &'a TileGrid,
     /// Sums `[tiles, points, o]`.
     from: &'a [f32],
-    /// The rows of results that it covers.
+    /// The rows of results that the tiles cover.
     out: &'a mut [f32],
     epilogue: BoundBiasClamp<'a>,
     #[expect(dead_code, reason = "names the type")]
@@ -77,11 +77,11 @@ impl<T: WinogradTile> VectorWork for OutputTransform<'_, T> {
     }
 }
 
-/// The way in of the gradients of a row of tiles.
+/// The output gradient transform of a row of tiles.
 struct OutputGradTransform<'a, T> {
     grid: &'a TileGrid,
     gradient: &'a [f32],
-    /// Counted over all images.
+    /// Row of tiles, counted over all images.
     row: usize,
     out: &'a mut [f32],
     #[expect(dead_code, reason = "names the type")]

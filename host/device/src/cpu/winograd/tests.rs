@@ -1,4 +1,4 @@
-//! The transforms, by themselves: what they compute for one tile is what a convolution and its adjoints mean.
+//! Tests the transforms alone: for one tile, they must compute a convolution and its adjoints.
 
 use super::filter_transform::WinogradFilterLayout;
 use super::tile::{FourByThree, TwoByFive, TwoByThree, WinogradTile, WinogradTileSize};
@@ -9,24 +9,24 @@ use super::transform::{
 use crate::cpu::gemm::pack::PanelLayout;
 use crate::cpu::vector::PlainVectors;
 
-/// `side` by `side` numbers.
+/// Returns `side` by `side` test values.
 fn test_square(side: usize, seed: usize) -> Vec<f32> {
     (0..side * side).map(|at| (((at + seed) * 7919) % 2003) as f32 / 1001.5 - 1.0).collect()
 }
 
-/// One channel of `side` by `side` places.
+/// Views one channel of `side` by `side` places.
 fn tile_view(data: &[f32], side: usize) -> TileView<'_> {
     TileView { data, pitch: side, step: 1, channels: 1 }
 }
 
-/// The filter of one pair of channels at the points.
+/// Returns the transformed filter of one pair of channels.
 fn filter_at_points(size: WinogradTileSize, taps: &[f32]) -> Vec<f32> {
     let layout = PanelLayout::new(1, 1);
     let form = WinogradFilterLayout { layout, size, adjoint: false };
     let mut made = vec![f32::NAN; form.len()];
     form.transform(taps, &mut made);
     let first = |panel: &[f32]| {
-        assert!(panel[1..].iter().all(|&other| other == 0.0), "columns that there are not");
+        assert!(panel[1..].iter().all(|&other| other == 0.0), "padding columns must be zeros");
         panel[0]
     };
     made.chunks_exact(layout.len()).map(first).collect()
@@ -67,7 +67,7 @@ fn check_tile_size<T: WinogradTile>(size: WinogradTileSize, most: f64) {
         tile_view(&elementwise_product(&given, &at_points), side),
         0,
     );
-    close("adjoint in the input", parts, side, &|y, x| {
+    close("input gradient", parts, side, &|y, x| {
         let term = |at: usize| {
             let [v, u] = [at / step, at % step];
             let tap = (v <= y && u <= x && y - v < count && x - u < count).then(|| filter[(y - v) * count + x - u]);
@@ -81,7 +81,7 @@ fn check_tile_size<T: WinogradTile>(size: WinogradTileSize, most: f64) {
         count,
         0,
     );
-    close("adjoint in the filter", made, count, &|y, x| {
+    close("filter gradient", made, count, &|y, x| {
         let term = |at: usize| f64::from(gradient[at]) * f64::from(tile[(y + at / step) * side + x + at % step]);
         (0..step * step).map(term).sum()
     });

@@ -1,27 +1,27 @@
-//! Sizes of tiles, and where each is worth it.
+//! Winograd tile sizes, and the choice between them by estimated cost.
 
 use saggar_tensor::op::Conv2d;
 
 use super::transform::{FourPoints, SixPoints, WinogradPoints};
 
-/// A size of tile.
+/// A tile size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum WinogradTileSize {
-    /// Four results a side by three taps.
+    /// Four results and three taps per side: F(4x4, 3x3).
     FourByThree,
-    /// Two results a side by three taps.
+    /// Two results and three taps per side: F(2x2, 3x3).
     TwoByThree,
-    /// Two results a side by five taps.
+    /// Two results and five taps per side: F(2x2, 5x5).
     TwoByFive,
 }
 
-/// A size of tile that functions are compiled for.
+/// A tile size as a type, for which functions are compiled.
 pub(super) trait WinogradTile {
-    /// Where it is evaluated.
+    /// The points at which the polynomials are evaluated.
     type Points: WinogradPoints;
-    /// Taps along a side.
+    /// Taps per side.
     const TAPS: usize;
-    /// Results along a side.
+    /// Results per side.
     const STEP: usize = Self::Points::SIDE + 1 - Self::TAPS;
 }
 
@@ -49,7 +49,7 @@ impl WinogradTile for TwoByFive {
     const TAPS: usize = 5;
 }
 
-/// An expression for the type of tile that a size names.
+/// Evaluates an expression with `$tile` as the type of a tile size.
 macro_rules! with_tile {
     ($size:expr, $tile:ident => $run:expr) => {
         match $size {
@@ -74,37 +74,38 @@ impl WinogradTileSize {
     const ALL: [WinogradTileSize; 3] =
         [WinogradTileSize::FourByThree, WinogradTileSize::TwoByThree, WinogradTileSize::TwoByFive];
 
-    /// Elements along a side.
+    /// Returns the elements per side.
     pub(super) fn side(self) -> usize {
         with_tile!(self, T => <T as WinogradTile>::Points::SIDE)
     }
 
-    /// Results along a side.
+    /// Returns the results per side.
     pub(super) fn step(self) -> usize {
         with_tile!(self, T => T::STEP)
     }
 
-    /// Taps along a side.
+    /// Returns the taps per side.
     pub(super) fn taps(self) -> usize {
         with_tile!(self, T => T::TAPS)
     }
 
-    /// Points of a tile.
+    /// Returns the points of a tile.
     pub(super) fn points(self) -> usize {
         self.side() * self.side()
     }
 }
 
-/// What transforming one element takes, in multiply-adds of a product.
+/// Cost of transforming one element, in multiply-adds of a product.
 pub(super) const TRANSFORM_COST: usize = 10;
-/// What reading one element of a filter takes: filters are larger than the caches, and are read once for each batch.
+/// Cost of reading one filter element. Filters are larger than the caches and are read once per batch.
 const FILTER_READ_COST: usize = 8;
-/// What making one element of a filter takes, where it changes from step to step, or of its gradient.
+/// Cost of transforming one element of a filter that changes between dispatches, or of its gradient.
 const FILTER_TRANSFORM_COST: usize = 40;
 
-/// The tile that takes least, if any takes less than sums of products do: by the image and not by the batch, so that an
-/// image has the same bits in every batch, but where the filter changes from step to step. `filter` is
-/// `[o, c, kh, kw]`, `result` has `[images, height, width]` and `kept` says that the filter stays as it is.
+/// Returns the cheapest tile size, or `None` if a direct sum of products is cheaper. The choice depends on the image
+/// and not on the batch, so that an image has the same bits in every batch, unless the filter changes between
+/// dispatches. `filter` is `[o, c, kh, kw]`, `result` is `[images, height, width]`, and `kept` means that the filter
+/// does not change.
 pub(super) fn choose_tile_size(
     conv: &Conv2d,
     filter: &[usize],
@@ -146,7 +147,7 @@ mod tests {
             assert_eq!(tile([512, 512, 2], images, true), None, "the filter would be most of the work");
             assert_eq!(tile([8, 8, 56], images, true), None, "the transforms would be most of the work");
         }
-        // To make a filter pays with many images only.
+        // Transforming a filter pays off only with many images.
         assert_eq!(tile([64, 64, 14], 1, false), None);
         assert_eq!(tile([64, 64, 14], 32, false), Some(WinogradTileSize::FourByThree));
         assert_eq!(choose_tile_size(&conv([2, 2]), &[64, 64, 3, 3], [1, 56, 56], true), None);

@@ -1,4 +1,5 @@
-//! Tiles over images: how many there are, how many are between their transforms at a time, and the products there.
+//! The grid of Winograd tiles over images: the number of tiles, the bands that are transformed at a time, and the
+//! products at their points.
 
 use std::ops::Range;
 
@@ -10,38 +11,37 @@ use crate::cpu::thread_scratch::with_scratch;
 use crate::cpu::threads::CpuThreads;
 use crate::cpu::winograd::WinogradFilterLayout;
 
-/// Elements of tiles that are between their transforms at the same time where all threads share them: they should stay in
-/// the last-level cache.
+/// Elements of transformed tiles at a time if all threads share a band. They should stay in the last-level cache.
 const SHARED_BAND_ELEMENTS: usize = 1 << 20;
-/// And where each thread has its own: they should stay in the cache next to it.
+/// Elements of transformed tiles at a time if each thread has its own band. They should stay in its core's cache.
 const THREAD_BAND_ELEMENTS: usize = 1 << 17;
-/// Tasks that are enough for threads to have their own bands.
+/// Tasks from which threads have their own bands.
 const TASKS_MIN: usize = 8;
-/// Elements of a filter at the points that stay in that cache too. Larger ones are read for many tiles at a time.
+/// Elements of a transformed filter that also stay in a core's cache. Larger filters are read for many tiles at a time.
 const THREAD_FILTER_ELEMENTS: usize = 1 << 17;
 
-/// Tiles over the images of a convolution with channels last, of one group, in steps of one.
+/// The tiles over the images of a convolution in NHWC layout, with one group and stride 1.
 #[derive(Clone, Debug)]
 pub(super) struct TileGrid {
-    /// How large they are.
+    /// Tile size.
     pub(super) tile: WinogradTileSize,
-    /// How many images.
+    /// Number of images.
     pub(super) images: usize,
     /// Height and width of an image.
     pub(super) size: [usize; 2],
-    /// Of images and of results.
+    /// Input and output channels.
     pub(super) channels: [usize; 2],
     /// Rows and columns of results.
     pub(super) places: [usize; 2],
-    /// Rows above and columns before the first element.
+    /// Padding at the top and left.
     pub(super) padding: [usize; 2],
-    /// Whether each thread takes bands of its own from one transform to the other, because a filter is small. By the
-    /// convolution's shape alone.
+    /// Whether each thread runs all steps of separate bands, because the filter is small. Depends only on the
+    /// convolution's shape.
     pub(super) per_thread_bands: bool,
 }
 
 impl TileGrid {
-    /// Over images `[n, h, w, c]` with results `[n, oh, ow, o]`.
+    /// Returns the grid over images `[n, h, w, c]` with results `[n, oh, ow, o]`.
     pub(super) fn new(tile: WinogradTileSize, conv: &Conv2d, images: &[usize], results: &[usize]) -> TileGrid {
         let mut grid = TileGrid {
             per_thread_bands: tile.points() * images[3] * results[3] <= THREAD_FILTER_ELEMENTS,
@@ -52,83 +52,84 @@ impl TileGrid {
             places: [results[1], results[2]],
             padding: [conv.padding[0], conv.padding[2]],
         };
-        // A row of tiles is the least that a band has, and memory that each thread has is not charged.
+        // A band has at least one row of tiles, and per-thread memory is not charged, so rows must be small.
         grid.per_thread_bands &= grid.row_elements() <= THREAD_BAND_ELEMENTS;
         grid
     }
 
-    /// Has all threads share a band, where so many tasks are too few for them to have their own.
+    /// Makes all threads share a band if `tasks` are too few for separate ones.
     pub(super) fn share_band_if_few_tasks(&mut self, tasks: usize) {
         self.per_thread_bands &= tasks >= TASKS_MIN;
     }
 
-    /// Rows and columns of tiles of an image.
+    /// Returns the rows and columns of tiles of an image.
     pub(super) fn tiles(&self) -> [usize; 2] {
         self.places.map(|places| places.div_ceil(self.tile.step()))
     }
 
-    /// Rows of tiles of all images.
+    /// Returns the rows of tiles of all images.
     pub(super) fn tile_rows(&self) -> usize {
         self.images * self.tiles()[0]
     }
 
-    /// Elements of a row of tiles between its transforms, on both sides of a product.
+    /// Returns the elements of a transformed row of tiles: inputs and outputs of the products.
     fn row_elements(&self) -> usize {
         self.elements_per_row(0) + self.elements_per_row(1)
     }
 
-    /// Rows of tiles that are computed together.
+    /// Returns the rows of tiles of a band.
     pub(super) fn band_rows(&self) -> usize {
         let elements = if self.per_thread_bands { THREAD_BAND_ELEMENTS } else { SHARED_BAND_ELEMENTS };
         (elements / self.row_elements().max(1)).clamp(1, self.tile_rows().max(1))
     }
 
-    /// Elements of a band between its transforms, on both sides of a product.
+    /// Returns the elements of a transformed band: inputs and outputs of the products.
     pub(super) fn band_elements(&self) -> usize {
         self.band_rows() * self.row_elements()
     }
 
-    /// As [`TileGrid::band_elements`], where all threads share a band.
+    /// Returns [`TileGrid::band_elements`] if all threads share a band, else 0.
     pub(super) fn shared_elements(&self) -> usize {
         if self.per_thread_bands { 0 } else { self.band_elements() }
     }
 
-    /// The bands of some rows.
+    /// Splits a range of rows of tiles into bands.
     pub(super) fn bands(&self, rows: Range<usize>) -> impl Iterator<Item = Range<usize>> {
         let step = self.band_rows();
         rows.clone().step_by(step).map(move |first| first..(first + step).min(rows.end))
     }
 
-    /// Memory of a band of so many rows: that of images at the points, `[tiles, points, c]`, and that of results.
+    /// Splits the memory of a band of `rows` rows into that of input tiles, `[tiles, points, c]`, and of output tiles,
+    /// `[tiles, points, o]`.
     pub(super) fn split_band<'a>(&self, between: &'a mut [f32], rows: usize) -> [&'a mut [f32]; 2] {
         let elements = [0, 1].map(|side| rows * self.elements_per_row(side));
         let (images, results) = between.split_at_mut(elements[0]);
         [images, &mut results[..elements[1]]]
     }
 
-    /// Elements of a row of tiles at the points, on the side of images, 0, or of results, 1.
+    /// Returns the elements of a transformed row of tiles. `side` is 0 for input tiles and 1 for output tiles.
     pub(super) fn elements_per_row(&self, side: usize) -> usize {
         self.tiles()[1] * self.tile.points() * self.channels[side]
     }
 
-    /// Images whose bands one thread takes after each other, where they are small.
+    /// Returns the number of consecutive images per thread. It is above 1 if images are small.
     pub(super) fn band_images(&self) -> usize {
         (self.band_rows() / self.tiles()[0].max(1)).max(1)
     }
 
-    /// Elements of an image.
+    /// Returns the elements of an image.
     pub(super) fn image_elements(&self) -> usize {
         self.size[0] * self.size[1] * self.channels[0]
     }
 
-    /// Multiply-adds of all products, and as much as the transforms take.
+    /// Returns the multiply-adds of all products, plus the cost of the transforms in the same unit.
     pub(super) fn operations(&self) -> usize {
         let [inputs, outputs] = self.channels;
         let tile = inputs.saturating_mul(outputs).saturating_add(TRANSFORM_COST * (inputs + outputs));
         tile.saturating_mul(self.tile.points() * self.tile_rows() * self.tiles()[1])
     }
 
-    /// The products of a band's tiles with a filter, at every point.
+    /// Multiplies a band's tiles with a filter, at every point.
     pub(super) fn multiply(
         &self,
         threads: &CpuThreads,

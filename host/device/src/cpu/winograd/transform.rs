@@ -1,51 +1,51 @@
-//! The transforms of a tile: those of its elements into the domain where a convolution is a product, and of the sums
-//! there back into results (Winograd, "Arithmetic Complexity of Computations", 1980; Lavin and Gray, arXiv 1509.09308).
+//! Winograd transforms of a tile: from its elements to the domain in which a convolution is a product, and from the
+//! sums there to results (Winograd, "Arithmetic Complexity of Computations", 1980; Lavin and Gray, arXiv 1509.09308).
 //!
-//! Polynomials of the tile and the filter are multiplied by their values at a few points and at infinity. Six elements a
-//! side take the points 0, ±√½ and ±√2, whose powers stay near 1, and lose about one digit to a sum of products; four
-//! elements take 0 and ±1, and lose next to nothing.
+//! The polynomials of the tile and the filter are multiplied by their values at a few points and at infinity. Tiles of
+//! six elements per side use the points 0, ±√½ and ±√2, whose powers stay near 1, and lose about one digit compared
+//! with a sum of products. Tiles of four elements use 0 and ±1, and lose next to nothing.
 //!
-//! Along a side, with `V` the values of a polynomial at the points, `f` one factor a point, and `B` what is left of their
-//! interpolation, a convolution of a tile `x` by taps `w` is `Vᵀ (f V w ∘ Bᵀ x)`. Its adjoints are made of the same: in
-//! the tile `B (f V w ∘ V dy)`, and in the taps `Vᵀ f (Bᵀ x ∘ V dy)`.
+//! Along a side, let `V` be the evaluation of a polynomial at the points, `f` one factor per point, and `B` the rest of
+//! the interpolation. The convolution of a tile `x` with taps `w` is then `Vᵀ (f V w ∘ Bᵀ x)`. Its adjoints use the
+//! same matrices: in the tile `B (f V w ∘ V dy)`, and in the taps `Vᵀ f (Bᵀ x ∘ V dy)`.
 
 use crate::cpu::vector::VectorIsa;
 
-/// Values of the larger tile along one side.
+/// Elements per side of the larger tile.
 pub(super) const SIDE_MAX: usize = 6;
 
-/// Vectors of one line of a tile, of which a smaller tile uses the first ones.
+/// Vectors of one line of a tile. A smaller tile uses the first ones.
 type TileLine<V> = [V; SIDE_MAX];
 
 /// A tile of vectors.
 pub(super) type TileSquare<V> = [TileLine<V>; SIDE_MAX];
 
-/// The points of one size of tile.
+/// The points of one tile size.
 pub(super) trait WinogradPoints {
-    /// How many there are, and elements along a side.
+    /// Number of points, and elements per side.
     const SIDE: usize;
-    /// One over the product of each point's distances from the others.
+    /// For each point, one over the product of its distances from the others.
     const FACTORS: [f64; SIDE_MAX];
-    /// Powers of each point, from the first on; the last point is infinity.
+    /// Powers of each point from exponent 0 on. The last point is infinity.
     const POWERS: [[f64; TAPS_MAX]; SIDE_MAX];
 
-    /// `Bᵀ`, of a line of elements.
+    /// Applies `Bᵀ` to a line of elements.
     fn input_line<S: VectorIsa>(s: S, line: TileLine<S::V>) -> TileLine<S::V>;
-    /// `B`, of a line of sums: its part in each element.
+    /// Applies `B` to a line of sums, which gives their contribution to each element.
     fn input_grad_line<S: VectorIsa>(s: S, line: TileLine<S::V>) -> TileLine<S::V>;
-    /// `V`, of the first `count` of a line.
+    /// Applies `V` to the first `count` values of a line.
     fn output_grad_line<S: VectorIsa>(s: S, line: TileLine<S::V>, count: usize) -> TileLine<S::V>;
-    /// `Vᵀ`, of a line of sums: `count` results.
+    /// Applies `Vᵀ` to a line of sums, which gives `count` results.
     fn output_line<S: VectorIsa>(s: S, line: TileLine<S::V>, count: usize) -> TileLine<S::V>;
 }
 
-/// Taps along a side, at most.
+/// Maximum number of taps per side.
 pub(super) const TAPS_MAX: usize = 5;
 
-/// 0, ±√½, ±√2 and infinity.
+/// The points 0, ±√½, ±√2 and infinity.
 pub(super) struct SixPoints;
 
-/// 0, ±1 and infinity.
+/// The points 0, ±1 and infinity.
 pub(super) struct FourPoints;
 
 /// The inner points: ±√½, whose square is ½, and ±√2, whose square is 2.
@@ -160,7 +160,7 @@ impl WinogradPoints for FourPoints {
     #[inline(always)]
     fn output_grad_line<S: VectorIsa>(s: S, line: TileLine<S::V>, count: usize) -> TileLine<S::V> {
         let zero = s.splat(0.0);
-        debug_assert_eq!(count, 2, "four points have room for two results beside three taps");
+        debug_assert_eq!(count, 2, "four points give two results with three taps");
         let [a, b, ..] = line;
         [a, s.add(a, b), subtract(s, a, b), b, zero, zero]
     }
@@ -174,23 +174,23 @@ impl WinogradPoints for FourPoints {
     }
 }
 
-// Functions, not closures: only these are sure to be inlined, and so compiled for the processor.
-/// `factor x + sum`.
+// Functions and not closures: only functions are sure to be inlined, and so compiled for the processor.
+/// Returns `factor x + sum`.
 #[inline(always)]
 fn scaled_add<S: VectorIsa>(s: S, factor: f64, x: S::V, sum: S::V) -> S::V {
     s.mul_add(s.splat(factor as f32), x, sum)
 }
 
-/// `a - b`.
+/// Returns `a - b`.
 #[inline(always)]
 fn subtract<S: VectorIsa>(s: S, a: S::V, b: S::V) -> S::V {
     scaled_add(s, -1.0, b, a)
 }
 
-/// A tile in memory: places side by side, in rows.
+/// A tile in memory: rows of adjacent places.
 #[derive(Clone, Copy)]
 pub(super) struct TileView<'a> {
-    /// From the first place's first channel on.
+    /// Elements, starting with the first channel of the first place.
     pub(super) data: &'a [f32],
     /// Elements from one row to the next.
     pub(super) pitch: usize,
@@ -201,7 +201,7 @@ pub(super) struct TileView<'a> {
 }
 
 impl TileView<'_> {
-    /// The first `count` places of column `x`, the channels from `channel` on.
+    /// Returns the first `count` places of column `x`, with the channels from `channel` on.
     #[inline(always)]
     fn column<S: VectorIsa>(&self, s: S, x: usize, count: usize, channel: usize) -> TileLine<S::V> {
         let mut line = [s.splat(0.0); SIDE_MAX];
@@ -214,7 +214,7 @@ impl TileView<'_> {
     }
 }
 
-/// `Bᵀ x B` of a tile's elements, written to all points of `out`: the channels from `channel` on.
+/// Writes `Bᵀ x B` of a tile's elements to all points of `out`, for the channels from `channel` on.
 #[inline(always)]
 pub(super) fn input_transform<S: VectorIsa, P: WinogradPoints>(
     s: S,
@@ -231,7 +231,7 @@ pub(super) fn input_transform<S: VectorIsa, P: WinogradPoints>(
     }
 }
 
-/// `V dy Vᵀ` of `count` by `count` numbers, written to all points of `out`: the channels from `channel` on.
+/// Writes `V dy Vᵀ` of `count` by `count` gradients to all points of `out`, for the channels from `channel` on.
 #[inline(always)]
 pub(super) fn output_grad_transform<S: VectorIsa, P: WinogradPoints>(
     s: S,
@@ -249,7 +249,7 @@ pub(super) fn output_grad_transform<S: VectorIsa, P: WinogradPoints>(
     }
 }
 
-/// `B m Bᵀ` of a tile's sums: its part in its elements. The channels from `channel` on.
+/// Returns `B m Bᵀ` of a tile's sums: their contribution to its elements, for the channels from `channel` on.
 #[inline(always)]
 pub(super) fn input_grad_transform<S: VectorIsa, P: WinogradPoints>(
     s: S,
@@ -266,7 +266,7 @@ pub(super) fn input_grad_transform<S: VectorIsa, P: WinogradPoints>(
     rows
 }
 
-/// `Vᵀ m V` of a tile's sums: `count` by `count` results. The channels from `channel` on.
+/// Returns `Vᵀ m V` of a tile's sums: `count` by `count` results, for the channels from `channel` on.
 #[inline(always)]
 pub(super) fn output_transform<S: VectorIsa, P: WinogradPoints>(
     s: S,
@@ -284,7 +284,8 @@ pub(super) fn output_transform<S: VectorIsa, P: WinogradPoints>(
     rows
 }
 
-/// `Vᵀ f m f V` of the sums of all tiles: `count` by `count` taps of a filter's gradient.
+/// Returns `Vᵀ f m f V` of the sums over all tiles: `count` by `count` taps of a filter gradient, for the channels from
+/// `channel` on.
 #[inline(always)]
 pub(super) fn filter_grad_transform<S: VectorIsa, P: WinogradPoints>(
     s: S,
@@ -310,7 +311,7 @@ fn apply_factors<S: VectorIsa, P: WinogradPoints>(s: S, mut line: TileLine<S::V>
     line
 }
 
-/// Writes a row of points, the channels from `channel` on.
+/// Writes a row of points, for the channels from `channel` on.
 #[inline(always)]
 fn store<S: VectorIsa, P: WinogradPoints>(s: S, out: &mut [f32], y: usize, channel: usize, line: TileLine<S::V>) {
     let channels = out.len() / (P::SIDE * P::SIDE);
@@ -330,7 +331,7 @@ fn zero_square<S: VectorIsa>(s: S) -> TileSquare<S::V> {
     [[s.splat(0.0); SIDE_MAX]; SIDE_MAX]
 }
 
-/// The elements of all columns at `y`.
+/// Returns the elements of all columns at `y`.
 #[inline(always)]
 fn row<V: Copy>(columns: &TileSquare<V>, y: usize) -> TileLine<V> {
     let mut line = columns[0];
